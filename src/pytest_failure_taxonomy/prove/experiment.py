@@ -22,7 +22,7 @@ from typing import IO, Any, Final, Literal, Self
 
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 from pytest_failure_taxonomy.options import EXPERIMENT_VARIABLE, TEMPORARY_VARIABLE
-from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 
 PLUGIN: Final = "pytest_failure_taxonomy.prove.inside"
 Result = Literal["passed", "failed", "other"]
@@ -32,7 +32,7 @@ _HANGS_SECONDS: Final = 10.0
 _GRACE_SECONDS: Final = 10.0
 """How much later than a fork's own limit its answer may come."""
 _SHOWN: Final = 3
-"""Effects of tests that are told."""
+"""Effects of tests, and threads, that are named."""
 _EXAMPLES: Final = ".hypothesis"
 _OUTPUT: Final = "output"
 _PAUSE_SECONDS: Final = 0.01
@@ -92,9 +92,39 @@ class Outcome:
 
     def answer(self, name: str) -> Any:
         """Return the last answer of a name; `None` without one."""
-        return next(
-            (each[name] for each in reversed(self.answers) if name in each), None
-        )
+        for answer in reversed(self.answers):
+            if name in answer:
+                return answer[name]
+        return None
+
+
+@value
+class Request:
+    """What a process of ours is asked to do; it travels as JSON."""
+
+    answers: str
+    """The file that the answers go to."""
+    server: int | None = None
+    """The descriptor on which requests for forks come, if it serves any."""
+    victim: str = ""
+    """Node id; empty where the tests are collected and nothing runs."""
+    order: Sequence[str] = ()
+    """The tests before the victim."""
+    fingerprints: Sequence[str] = ()
+    """Of the failure that counts."""
+    seed: int | None = None
+    put_back: Sequence[str] = ()
+    """Keys of the state that is restored before the victim runs."""
+    tells_modules: bool = False
+    """Answer with the files of all modules."""
+    every: int = 0
+    """After how many tests it is looked whether the victim fails; 0 for never."""
+    looks_at_state: bool = False
+    """Find what the tests before the victim leave behind that makes it fail."""
+    repeats_for: int | None = None
+    """The process for which the victim runs again and again while that is there."""
+    limit_seconds: float = 0.0
+    """How long a fork may take."""
 
 
 @value
@@ -168,34 +198,34 @@ class Experiments:
         Raises:
             ExperimentError: pytest does not collect them.
         """
-        request: dict[str, Any] = {"answers": self._new_path()}
+        answers_path = self._new_path()
         began = time.monotonic()
         until = began + self._time_left(10 * self.limit_seconds)
         if hasattr(os, "fork"):
             self._server, theirs = socket.socketpair()
             self._replies = self._server.makefile("rb")
             with theirs:
-                request["server"] = theirs.fileno()
-                self._process = self._popen(request, AS_RECORDED, (theirs.fileno(),))
+                request = Request(answers=answers_path, server=theirs.fileno())
+                self._process = self._popen(request, server=theirs)
         else:
             self.why_no_forks = "this system can't fork a process"
-            self._process = self._popen(request, AS_RECORDED)
+            self._process = self._popen(Request(answers=answers_path))
         is_over = False
-        while not (answers := _read_answers(request["answers"])) and not is_over:
+        while not (answers := _read_answers(answers_path)) and not is_over:
             is_over = self._process.poll() is not None or time.monotonic() > until
             time.sleep(_PAUSE_SECONDS)
         if not answers:
             self.stop()
             raise ExperimentError(f"the tests can't be collected: {self._last_line()}")
-        collected = answers[0]["collected"]
         self._seconds_to_collect = max(1.0, time.monotonic() - began)
+        collected = answers[0]["collected"]
         self.nodeids = tuple(collected["nodeids"])
-        self.natural = tuple(self.nodeids[at] for at in collected["natural"])
+        self.natural = tuple(map(self.nodeids.__getitem__, collected["natural"]))
         self.digest = collected["digest"]
         self.collection_errors = collected["errors"]
-        if collected["threads"]:
-            named = ", ".join(collected["threads"][:3])
-            self.why_no_forks = f"collecting the tests starts threads ({named})"
+        if threads := collected["threads"]:
+            names = ", ".join(threads[:_SHOWN])
+            self.why_no_forks = f"collecting the tests starts threads ({names})"
         if self.why_no_forks:
             self.stop()
 
@@ -233,15 +263,14 @@ class Experiments:
         Raises:
             OutOfTime: the budget is spent.
         """
-        request = {**self._request_of(victim, before), "seed": conditions.seed, **more}
+        request = self._request_of(victim, before, seed=conditions.seed, **more)
         needs_process = conditions != AS_RECORDED and conditions.seed is None
         is_fresh = is_fresh or needs_process or bool(self.why_no_forks)
         if not is_fresh and self._server is None:
             self.start()
         allowed = self.limit_seconds
-        if (
-            "limit" in victim.endings
-        ):  # of one that hangs each run takes as long as it may
+        # Of one that hangs each run takes as long as it may.
+        if "limit" in victim.endings:
             allowed = min(allowed, _HANGS_SECONDS)
         if is_fresh:
             allowed += 4 * self._seconds_to_collect
@@ -252,11 +281,12 @@ class Experiments:
             ended = self._run_process(request, conditions, limit)
         else:
             self.forks += 1
-            ended = self._run_fork({**request, "limit_seconds": limit}, limit)
+            ended = self._run_fork(replace(request, limit_seconds=limit))
         if ended == "limit" and limit < allowed:
             raise OutOfTime  # it had not all of its own time
-        answers = _read_answers(request["answers"])
-        return self._outcome(victim, ended, time.monotonic() - began, answers)
+        answers = tuple(_read_answers(request.answers))
+        seconds = time.monotonic() - began
+        return self._outcome(victim, ended, seconds, answers)
 
     def walk(self, victim: Victim, before: Sequence[str], every: int) -> int | None:
         """Return after how many of the tests before it a test fails; `None` if it does not.
@@ -267,11 +297,10 @@ class Experiments:
             every: how many.
         """
         for answer in self.run(victim, before, every=every).answers:
-            fails = (
-                answer.get("result") == "failed"
-                or answer.get("ended") in victim.endings
-            )
-            if "probe" in answer and fails:
+            has_failed = answer.get("result") == "failed"
+            if "probe" in answer and (
+                has_failed or answer.get("ended") in victim.endings
+            ):
                 return int(answer["probe"])
         return None
 
@@ -284,18 +313,18 @@ class Experiments:
         self, victim: Victim, processes: int, *, repeats: bool
     ) -> Generator[None, None, None]:
         """Run a test in other processes, which start now or have begun to repeat it."""
-        requests = [self._request_of(victim, ()) for _ in range(processes)]
-        if repeats:
-            requests = [{**request, "repeats_for": os.getpid()} for request in requests]
-        paths = [Path(request["answers"]) for request in requests]
+        repeats_for = os.getpid() if repeats else None
+        requests = [
+            self._request_of(victim, repeats_for=repeats_for) for _ in range(processes)
+        ]
+        paths = [Path(request.answers) for request in requests]
         until = time.monotonic() + self._time_left(self.limit_seconds)
         others: list[subprocess.Popen[bytes]] = []
         try:
-            others += (self._popen(request, AS_RECORDED) for request in requests)
-            while (
-                repeats and time.monotonic() < until and not all(map(_has_begun, paths))
-            ):
-                if all(process.poll() is not None for process in others):
+            others += map(self._popen, requests)
+            while repeats and time.monotonic() < until:
+                has_ended = [process.poll() is not None for process in others]
+                if all(map(_has_begun, paths)) or all(has_ended):
                     break
                 time.sleep(_PAUSE_SECONDS)
             yield
@@ -308,27 +337,36 @@ class Experiments:
                     process.wait(self.limit_seconds)
                 _end_group(process)
 
-    def _request_of(self, victim: Victim, before: Sequence[str]) -> dict[str, Any]:
-        return {
-            "answers": self._new_path(),
-            "order": [*before],
-            "victim": victim.nodeid,
-            "fingerprints": sorted(victim.fingerprints),
-        }
+    def _request_of(
+        self,
+        victim: Victim,
+        before: Sequence[str] = (),
+        **more: Any,
+    ) -> Request:
+        return Request(
+            answers=self._new_path(),
+            order=before,
+            victim=victim.nodeid,
+            fingerprints=sorted(victim.fingerprints),
+            **more,
+        )
 
-    def _run_fork(self, request: Mapping[str, Any], limit_seconds: float) -> str:
+    def _run_fork(self, request: Request) -> str:
         """Return how it ended: with a status, by a signal, or at the limit."""
         try:
             if self._server is not None:
-                self._server.settimeout(limit_seconds + _GRACE_SECONDS)
-                self._server.sendall(json.dumps(request).encode() + b"\n")
+                self._server.settimeout(request.limit_seconds + _GRACE_SECONDS)
+                self._server.sendall(_encode(request).encode() + b"\n")
                 return str(json.loads(self._replies.readline()))
         except (OSError, ValueError):
             self.stop()  # the next one begins anew
         return "1"
 
     def _run_process(
-        self, request: Mapping[str, Any], conditions: Conditions, limit_seconds: float
+        self,
+        request: Request,
+        conditions: Conditions,
+        limit_seconds: float,
     ) -> str:
         """Return how it ended, as a fork does."""
         with conditions.around() if conditions.around else nullcontext():
@@ -343,9 +381,9 @@ class Experiments:
 
     def _popen(
         self,
-        request: Mapping[str, Any],
-        conditions: Conditions,
-        descriptors: tuple[int, ...] = (),
+        request: Request,
+        conditions: Conditions = AS_RECORDED,
+        server: socket.socket | None = None,
     ) -> subprocess.Popen[bytes]:
         setup = self.setup
         variables: dict[str, str | None] = {
@@ -356,13 +394,13 @@ class Experiments:
             "HYPOTHESIS_STORAGE_DIRECTORY": str(self.folder / _EXAMPLES),
             **setup.variables,
             **dict(conditions.variables),
-            EXPERIMENT_VARIABLE: json.dumps(request),
+            EXPERIMENT_VARIABLE: _encode(request),
         }
         start = [*conditions.prefix, sys.executable, *setup.python, "-m", "pytest"]
-        command = [*start, "-p", PLUGIN, *setup.args]
+        command = [*start, "-p", PLUGIN, *setup.args, *conditions.args]
         with (self.folder / _OUTPUT).open("wb") as output:
             return subprocess.Popen(  # noqa: S603 - it is the user's own command
-                [*command, *conditions.args],
+                command,
                 cwd=setup.folder,
                 env={
                     name: text for name, text in variables.items() if text is not None
@@ -370,7 +408,7 @@ class Experiments:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                pass_fds=descriptors,
+                pass_fds=[server.fileno()] if server else (),
                 start_new_session=True,
             )
 
@@ -379,10 +417,13 @@ class Experiments:
         victim: Victim,
         ended: str,
         seconds: float,
-        answers: Sequence[dict[str, Any]],
+        answers: tuple[dict[str, Any], ...],
     ) -> Outcome:
         outcome = Outcome(
-            result="other", words="", seconds=seconds, answers=tuple(answers)
+            result="other",
+            words="",
+            seconds=seconds,
+            answers=answers,
         )
         effects = outcome.answer("effects")
         if effects and not self._allows_effects:
@@ -391,7 +432,7 @@ class Experiments:
                 "to go on: failure-taxonomy prove --yes"
             )
         if (result := outcome.answer("result")) is not None:
-            words = next(iter(outcome.answer("words") or ()), "")
+            words = "".join(outcome.answer("words") or ())
             return replace(outcome, result=result, words=words)
         if missing := outcome.answer("missing"):
             return replace(outcome, words=f"{missing[0]} is not collected")
@@ -402,9 +443,11 @@ class Experiments:
         subject = started or "pytest"
         if ended == "limit":
             return replace(outcome, words=f"{subject} took too long")
+        words = f"{subject} ended with {ended}"
         # What ends before our plugin is there tells it to its output alone.
         why = outcome.answer("error") if answers else self._last_line()
-        words = ": ".join(filter(None, (f"{subject} ended with {ended}", why)))
+        if why:
+            words += f": {why}"
         return replace(outcome, words=words)
 
     def _time_left(self, most: float) -> float:
@@ -420,17 +463,21 @@ class Experiments:
     def _last_line(self) -> str:
         with suppress(OSError, StopIteration):
             lines = (self.folder / _OUTPUT).read_text("utf-8", "replace").split("\n")
-            errors = [each for each in lines if each.startswith(("ERROR", "E  "))]
-            return next(iter([*errors, *filter(None, reversed(lines))])).strip()
+            errors = [line for line in lines if line.startswith(("ERROR", "E  "))]
+            return next(filter(None, [*errors, *reversed(lines)])).strip()
         return "pytest said nothing in the time that it had"
 
     def _keep_examples(self) -> None:
         """Copy the failing examples that Hypothesis has kept, so that it finds them again."""
         source = self.setup.folder / _EXAMPLES
         with suppress(OSError):
-            size = sum(each.stat().st_size for each in source.rglob("*"))
+            size = sum(path.stat().st_size for path in source.rglob("*"))
             if 0 < size < _MOST_COPIED_BYTES:
                 shutil.copytree(source, self.folder / _EXAMPLES)
+
+
+def _encode(request: Request) -> str:
+    return json.dumps(to_dict(request))
 
 
 def _has_begun(answers: Path) -> bool:

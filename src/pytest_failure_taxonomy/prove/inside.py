@@ -31,6 +31,7 @@ from pytest_failure_taxonomy.hooks.guard import Faults
 from pytest_failure_taxonomy.hooks.inspection import attribute_of, entries_of
 from pytest_failure_taxonomy.hooks.session import SessionRecorder
 from pytest_failure_taxonomy.options import EXPERIMENT_VARIABLE, TEMPORARY_VARIABLE
+from pytest_failure_taxonomy.prove.experiment import Request
 from pytest_failure_taxonomy.prove.search import fewest
 from pytest_failure_taxonomy.prove.state import (
     Snapshot,
@@ -58,11 +59,9 @@ _monotonic, _sleep = time.monotonic, time.sleep
 
 _TABLE: Final = packaged_table("experiments")
 _VALUES: Final[Mapping[str, Any]] = {"none": None, "off": False, "on": True, "zero": 0}
-_NEUTRAL: Final = {
-    name: _VALUES.get(neutral, neutral)
-    for neutral, names in _TABLE["neutral"].items()
-    for name in names
-}
+_NEUTRAL: Final[dict[str, Any]] = {}
+for _neutral, _names in _TABLE["neutral"].items():
+    _NEUTRAL.update(dict.fromkeys(_names, _VALUES.get(_neutral, _neutral)))
 """Values that options have in an experiment, by their names in the config."""
 _IS_WRITTEN: Final = re.compile(_TABLE["written"]["names"]).search
 """Tells whether an option or an ini value of a name names what is written."""
@@ -87,10 +86,9 @@ _RANDOM: Final = pytest.StashKey[dict[str, bytes]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Take the request out of the environment, and register what answers it."""
-    request = json.loads(os.environ.pop(EXPERIMENT_VARIABLE))
-    config.pluginmanager.register(
-        _Experiment(config, request), "failure_taxonomy_experiment"
-    )
+    request = Request(**json.loads(os.environ.pop(EXPERIMENT_VARIABLE)))
+    experiment = _Experiment(config, request)
+    config.pluginmanager.register(experiment, "failure_taxonomy_experiment")
 
 
 def pytest_addoption() -> None:
@@ -177,15 +175,15 @@ def _open_elsewhere(file_type: Any, path: str) -> Any:
 class _Experiment:
     """Answers requests for runs of tests."""
 
-    def __init__(self, config: pytest.Config, request: dict[str, Any]) -> None:
+    def __init__(self, config: pytest.Config, request: Request) -> None:
         if hasattr(signal, "SIGKILL"):
             die_with_parent(signal.SIGKILL)
         self._config = config
         self._request = request
         self._server = None
-        if "server" in request:
-            self._server = socket.socket(fileno=move_high(request["server"]))
-        self._answers = _open(request["answers"])
+        if request.server is not None:
+            self._server = socket.socket(fileno=move_high(request.server))
+        self._answers = _open(request.answers)
         self._natural: list[pytest.Item] = []
         self._items: dict[str, pytest.Item] = {}
         self._recorder = SessionRecorder(
@@ -217,23 +215,24 @@ class _Experiment:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run what is asked for instead of all tests."""
-        self._items = {item.nodeid: item for item in reversed(session.items)}
-        if "victim" in self._request:
+        items = session.items
+        self._items = {item.nodeid: item for item in reversed(items)}
+        if self._request.victim:
             self._tell_modules()
             self._answer()
             self._is_over = True
             self._tell_modules()
             return True
-        nodeids = [item.nodeid for item in session.items]
-        places = {id(item): at for at, item in enumerate(session.items)}
+        nodeids = [item.nodeid for item in items]
+        places = {id(item): place for place, item in enumerate(items)}
+        natural = [places.get(id(item)) for item in self._natural]
         self._tell(
             collected={
                 "digest": digest_of(nodeids),
                 "errors": session.testsfailed,
                 "nodeids": nodeids,
-                "natural": [
-                    places[key] for item in self._natural if (key := id(item)) in places
-                ],
+                # Plugins may have deselected some.
+                "natural": [place for place in natural if place is not None],
                 "threads": _other_threads(),
             }
         )
@@ -266,15 +265,15 @@ class _Experiment:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep how the phases of the victim ended."""
-        if report.nodeid == self._victim:
-            if report.when != "teardown":
-                self._uses_random |= (
-                    random_states() != self._items[report.nodeid].stash[_RANDOM]
-                )
-            xfail = "xfailed" if report.outcome == "skipped" else "xpassed"
-            self._outcomes.append(
-                xfail if hasattr(report, "wasxfail") else report.outcome
-            )
+        if report.nodeid != self._victim:
+            return
+        if report.when != "teardown":
+            state = self._items[report.nodeid].stash[_RANDOM]
+            self._uses_random |= random_states() != state
+        outcome: str = report.outcome
+        if hasattr(report, "wasxfail"):
+            outcome = "xfailed" if outcome == "skipped" else "xpassed"
+        self._outcomes.append(outcome)
 
     def pytest_internalerror(
         self, excinfo: pytest.ExceptionInfo[BaseException]
@@ -295,53 +294,49 @@ class _Experiment:
 
     def _tell_modules(self) -> None:
         """Tell which files were imported, where it matters whose they are."""
-        if self._request.get("tells_modules"):
-            files = {
-                name: attribute_of(module, "__file__")
-                for name, module in modules_now().items()
-            }
-            self._tell(
-                modules={
-                    name: file for name, file in files.items() if type(file) is str
-                }
-            )
+        if not self._request.tells_modules:
+            return
+        files = {}
+        for name, module in modules_now().items():
+            file = attribute_of(module, "__file__")
+            if type(file) is str:
+                files[name] = file
+        self._tell(modules=files)
 
     def _serve(self, server: socket.socket) -> None:
         """Fork for each request, and answer with how the fork ended; an empty line ends it."""
-        with server.makefile("r", encoding="ascii") as requests:
-            for line in requests:
+        with server.makefile("r", encoding="ascii") as lines:
+            for line in lines:
                 if not line.strip():
                     return
-                self._request = json.loads(line)
-                ended = self._in_fork(self._answer)
+                self._request = Request(**json.loads(line))
+                ended = self._run_in_fork(self._answer)
                 server.sendall(json.dumps(ended).encode() + b"\n")
 
-    def _in_fork(self, does: Callable[[], object]) -> str:
-        """Do something in a fork; return how that ended: `0`, its status, `SIGSEGV` or `limit`."""
+    def _run_in_fork(self, work: Callable[[], object]) -> str:
+        """Work in a fork; return how that ended: `0`, its status, `SIGSEGV` or `limit`."""
         process_id = os.fork()
         if process_id == 0:
             status = 1
             try:
-                die_with_parent(
-                    signal.SIGKILL
-                )  # wherever there is a fork, there is this signal
+                # Wherever there is a fork, there is this signal.
+                die_with_parent(signal.SIGKILL)
                 os.setsid()
-                does()
+                work()
                 status = 0
             except BaseException as error:  # noqa: BLE001 - a fork must not go on as its parent
                 self._tell_error(error)
             finally:
                 os._exit(status)  # noqa: SLF001 - nothing of the parent's is to be ended twice
-        until = _monotonic() + self._request["limit_seconds"]
+        until = _monotonic() + self._request.limit_seconds
         pause, ended, status = 0.001, 0, 0
         while not ended and _monotonic() < until:
             _sleep(pause)
             pause = min(2 * pause, 0.02)
             ended, status = os.waitpid(process_id, os.WNOHANG)
+        # What it has left behind, or all of it.
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(
-                process_id, signal.SIGKILL
-            )  # what it has left behind, or all of it
+            os.killpg(process_id, signal.SIGKILL)
         if not ended:
             os.waitpid(process_id, 0)
             return "limit"
@@ -358,28 +353,27 @@ class _Experiment:
         request = self._request
         if self._server is not None:
             self._server.close()
-        self._answers = _open(request["answers"])
+        self._answers = _open(request.answers)
         sys.addaudithook(self._see)
-        names = [*request["order"], request["victim"]]
+        names = [*request.order, request.victim]
         if missing := [name for name in names if name not in self._items]:
             self._tell(missing=missing)
             return
         items = [self._items[name] for name in names]
         victim = items[-1]
-        keys, every = request.get("put_back", ()), request.get("every")
-        before = self._take() if keys or request.get("looks_at_state") else None
+        keys, every = request.put_back, request.every
+        before = self._take() if keys or request.looks_at_state else None
         self._before = before
-        for at, (item, following) in enumerate(pairwise(items)):
-            if every and at % every == 0 and not self._passes(victim, at):
+        for place, (item, following) in enumerate(pairwise(items)):
+            if every and place % every == 0 and not self._passes(victim, place):
                 return
             self._run_test(item, following)
         if every:
             self._passes(victim, len(items) - 1)
-        elif "repeats_for" in request:
+        elif request.repeats_for is not None:
             # Until who asks for it is gone, or has removed the file.
-            while os.getppid() == request["repeats_for"] and os.path.exists(
-                request["answers"]
-            ):
+            asks = request.repeats_for
+            while os.getppid() == asks and os.path.exists(request.answers):
                 self._run_test(victim, None)
         elif before is not None and not keys:
             self._find_state(victim, before)
@@ -392,40 +386,47 @@ class _Experiment:
         self._tell(started=item.nodeid)
         item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
 
-    def _run_victim(self, victim: pytest.Item, **told: Any) -> str:
+    def _run_victim(self, victim: pytest.Item, **place: int) -> str:
+        """Run the victim, tell how it ended, and return whether it passed or failed as asked.
+
+        Args:
+            victim: the test.
+            place: `probe`, after how many tests that was; it becomes a part of the answer.
+        """
         self._victim, self._outcomes, self._uses_random = victim.nodeid, [], False
-        seed = self._request.get("seed")
+        seed = self._request.seed
         if seed is not None and hasattr(self._config.option, "randomly_seed"):
             self._config.option.randomly_seed = seed  # the plugin seeds each test by it
         else:
             victim.stash[_SEED] = seed
         self._run_test(victim, None)
-        nothing_seen = evidence.ProcessExit(code=None, source="none")
-        seen = self._recorder.evidence(nothing_seen)
-        failures = tuple(each for each in seen.failures if each.nodeid == victim.nodeid)
-        judged = judge(name_libraries(replace(seen, failures=failures))).failures
-        fingerprints = [each.fingerprint for each in judged]
+        no_exit = evidence.ProcessExit(code=None, source="none")
+        observed = self._recorder.evidence(no_exit)
+        failures = tuple(
+            failure for failure in observed.failures if failure.nodeid == victim.nodeid
+        )
+        own = name_libraries(replace(observed, failures=failures))
+        judged = judge(own).failures
+        fingerprints = {failure.fingerprint for failure in judged}
         result = "other"
-        if set(fingerprints) & set(self._request["fingerprints"]):
+        if not fingerprints.isdisjoint(self._request.fingerprints):
             result = "failed"
-        elif (
-            set(self._outcomes) <= {"passed", "xfailed"} and "passed" in self._outcomes
-        ):
+        elif "passed" in self._outcomes and {*self._outcomes} <= {"passed", "xfailed"}:
             result = "passed"
-        words = [each.message for each in failures] or self._outcomes
+        words = [failure.message for failure in failures] or self._outcomes
         self._tell(
             result=result,
             words=words[:1],
-            kinds=[e.kind for e in judged],
+            kinds=[failure.kind for failure in judged],
             uses_random=self._uses_random,
-            **told,
+            **place,
         )
         return result
 
     def _passes(
         self,
         victim: pytest.Item,
-        at: int = 0,
+        place: int = 0,
         prepare: Callable[[], object] = lambda: None,
     ) -> bool:
         """Tell whether the victim passes now, in a fork, after that many tests."""
@@ -434,11 +435,11 @@ class _Experiment:
             prepare()
             # The fixtures of the tests before would be torn down before the victim, too.
             victim.session._setupstate.teardown_exact(victim)  # noqa: SLF001 - no other way
-            if self._run_victim(victim, probe=at) != "passed":
-                os._exit(3)  # noqa: SLF001 - as in `_in_fork`
+            if self._run_victim(victim, probe=place) != "passed":
+                os._exit(3)  # noqa: SLF001 - as in `_run_in_fork`
 
-        ended = self._in_fork(look)
-        self._tell(probe=at, ended=ended)
+        ended = self._run_in_fork(look)
+        self._tell(probe=place, ended=ended)
         return ended == "0"
 
     def _take(self) -> Snapshot:
@@ -449,35 +450,31 @@ class _Experiment:
 
     def _find_state(self, victim: pytest.Item, before: Snapshot) -> None:
         """Find what the tests before the victim have left behind that makes it fail."""
-        found = differences(before, self._take(), self._recorder.secrets.redact)
+        changes = differences(before, self._take(), self._recorder.secrets.redact)
+        texts = {change.key: change.text for change in changes}
+        keys = [change.key for change in changes if change.can_be_put_back]
 
-        def mends(keys: Sequence[str]) -> bool:
-            return self._passes(victim, prepare=partial(put_back, before, keys))
+        def mends(some: Sequence[str]) -> bool:
+            return self._passes(victim, prepare=partial(put_back, before, some))
 
-        keys = tuple(each.key for each in found if each.can_be_put_back)
-        texts = {each.key: each.text for each in found}
         is_mended_by_all = bool(keys) and mends(keys)
         # If all put back doesn't mend it, that may have undone what a fixture, which is still set
         # up, has done for the victim, too.
         most = _MOST_PUT_BACK if is_mended_by_all else _MOST_PUT_BACK_ALONE
-        mended: tuple[str, ...] = next(
-            ((key,) for key in keys[:most] if mends((key,))), ()
-        )
+        mended = next(([key] for key in keys[:most] if mends([key])), [])
         if is_mended_by_all and not mended:
-            mended = fewest(keys, mends)
+            mended = [*fewest(keys, mends)]
         self._tell(
             mended=[(key, texts[key]) for key in mended],
-            differences=[each.text for each in found[:_MOST_PUT_BACK]],
+            differences=[change.text for change in changes[:_MOST_PUT_BACK]],
         )
 
     def _see(self, event: str, args: tuple[Any, ...]) -> None:
         """Tell at once what a test does to the network and by other processes."""
-        effect = "" if self._is_over else _effect_of(event, args)
-        if (
-            effect
-            and effect not in self._effects
-            and len(self._effects) < _MOST_EFFECTS
-        ):
+        if self._is_over or len(self._effects) >= _MOST_EFFECTS:
+            return
+        effect = _effect_of(event, args)
+        if effect and effect not in self._effects:
             self._effects.append(effect)
             self._tell(effects=self._effects)
 
@@ -488,26 +485,32 @@ def _open(answers: str) -> int:
 
 def _other_threads() -> list[str]:
     """Return what else runs in this process: a fork would be without it, and might hang."""
-    named = [thread.name for thread in threading.enumerate()]
+    names = [thread.name for thread in threading.enumerate()]
     with suppress(OSError):
-        unnamed = len(os.listdir("/proc/self/task")) - len(named)
-        named += ["a thread of a library in C"] * unnamed
-    return named[1:]
+        unnamed = len(os.listdir("/proc/self/task")) - len(names)
+        names += ["a thread of a library in C"] * unnamed
+    return names[1:]
+
+
+def _decode(words: object) -> str:
+    return os.fsdecode(words) if isinstance(words, str | bytes) else ""
 
 
 def _effect_of(event: str, args: tuple[Any, ...]) -> str:
     """Return what an audit event does to others than the test; empty where that is nothing."""
     if event in _PROCESSES:
-        named = os.fsdecode(args[0]) if isinstance(args[0], str | bytes) else ""
-        return f"subprocess ({Path(named.partition(' ')[0]).name})"
-    address = args[1] if event == "socket.connect" else args
-    # A socket of this machine, in a file, has a path for an address.
-    if event not in ("socket.connect", "socket.getaddrinfo") or not isinstance(
-        address, tuple
-    ):
+        program = _decode(args[0]).partition(" ")[0]
+        return f"subprocess ({Path(program).name})"
+    if event == "socket.connect":
+        address = args[1]
+    elif event == "socket.getaddrinfo":
+        address = args
+    else:
         return ""
-    host, port = address[:2]
-    host = os.fsdecode(host) if isinstance(host, str | bytes) else ""
+    # A socket of this machine, in a file, has a path for an address.
+    if not isinstance(address, tuple):
+        return ""
+    host, port = _decode(address[0]), address[1]
     place = f"{host}:{port}" if port else host
     if host and not host.startswith(_LOCAL):
         return f"network ({place})"
