@@ -18,13 +18,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
-from pytest_failure_taxonomy.prove import causes, rates, recorded
+from pytest_failure_taxonomy.prove import recorded
+from pytest_failure_taxonomy.prove.causes import causes_of, in_turn, tell_and_keep
 from pytest_failure_taxonomy.prove.experiment import (
     ExperimentError,
     Experiments,
     Outcome,
     Setup,
 )
+from pytest_failure_taxonomy.prove.rates import in_report
 from pytest_failure_taxonomy.prove.search import Walk
 from pytest_failure_taxonomy.report.build import NO_PROOF, JSONObject
 from pytest_failure_taxonomy.system.process import ask_git
@@ -221,7 +223,7 @@ def find_commits(
         SettingsError: there is no such cause.
     """
     report, tell = task.report, task.tell
-    chosen = causes.causes_of(report, task.number)
+    chosen = causes_of(report, task.number)
     setup = recorded.setup_of(report)
     source = toplevel_of(setup.folder)
     git_then = report["environment"]["git"] or {}
@@ -231,7 +233,7 @@ def find_commits(
     with checkout_beside(source) as folder:
         place = Place(setup, source, folder)
         with recorded.experiments_of(task, place.setup) as experiments:
-            for cause in causes.in_turn(task, chosen, experiments):
+            for cause in in_turn(task, chosen, experiments):
                 begin = good or (cause["history"] or {}).get("last_passed_commit")
                 if begin is None:
                     tell(f"   it is not known where it passed; {_GIVE_ONE}")
@@ -241,7 +243,7 @@ def find_commits(
                 proof = _prove(place, rows, built, experiments, repeat, tell)
                 if git_then.get("dirty") and proof["status"] == "undecided":
                     proof["suspicions"].append("what was not committed when it failed")
-                report = causes.tell_and_keep(task, report, cause, proof)
+                report = tell_and_keep(task, report, cause, proof)
                 not_found -= proof["status"] == "proven"
     return report, not not_found
 
@@ -291,7 +293,7 @@ def _prove(
     return proof | {
         "status": "proven",
         "state": words(commit),
-        **rates.in_report(walk.counts[commit], walk.counts[parent]),
+        **in_report(walk.counts[commit], walk.counts[parent]),
         "command": f"git show {commit[:12]}",
     }
 
@@ -308,7 +310,7 @@ def bisect_step(report: Mapping[str, Any], *, number: int, times: int) -> Outcom
         ExperimentError: pytest can't be run as it was, or not with the code of this checkout.
         SettingsError: there is no such cause, or nothing to run.
     """
-    ((_, cause),) = causes.causes_of(report, number)
+    ((_, cause),) = causes_of(report, number)
     if not recorded.victims_of(report, cause):
         raise SettingsError(
             "bisect-step: no test of this cause fails, so there is nothing to run"

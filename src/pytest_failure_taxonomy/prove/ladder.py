@@ -11,8 +11,23 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from pytest_failure_taxonomy.prove import experiment, rates
 from pytest_failure_taxonomy.prove.axes import Axis, Base
+from pytest_failure_taxonomy.prove.experiment import (
+    AS_RECORDED,
+    Conditions,
+    Experiments,
+    Outcome,
+    OutOfTime,
+    Victim,
+)
+from pytest_failure_taxonomy.prove.rates import (
+    FEWEST,
+    Count,
+    are_apart,
+    in_report,
+    lower_bound,
+    passes_needed,
+)
 from pytest_failure_taxonomy.prove.search import fewest
 from pytest_failure_taxonomy.report.build import NO_PROOF
 from pytest_failure_taxonomy.taxonomy.values import replace, value
@@ -47,7 +62,7 @@ class Side:
     """One side of a comparison: what runs before the victim, and what is different."""
 
     before: tuple[str, ...] = ()
-    conditions: experiment.Conditions = experiment.AS_RECORDED
+    conditions: Conditions = AS_RECORDED
     put_back: tuple[str, ...] = ()
 
 
@@ -58,7 +73,7 @@ ALONE: Final = Side()
 class Climb:
     """What is known of a victim before the experiments."""
 
-    victim: experiment.Victim
+    victim: Victim
     recorded: tuple[str, ...] | None
     """The tests before it in its process; `None` if that is not known."""
     natural: tuple[str, ...]
@@ -84,10 +99,10 @@ class Ladder:
         not_tried: axes by name, and why they can't be tried here.
     """
 
-    def __init__(self, experiments: experiment.Experiments, climb: Climb) -> None:
+    def __init__(self, experiments: Experiments, climb: Climb) -> None:
         self._experiments, self._climb = experiments, climb
         self._victim = climb.victim
-        self._fresh: dict[Side, rates.Count] = {}
+        self._fresh: dict[Side, Count] = {}
         self._suspicions = list(climb.suspicions)
         self._other_words = "it never ran"
         """How it ended where that was neither a pass nor the failure that was asked for."""
@@ -103,16 +118,17 @@ class Ladder:
         """Return the proof of a cause, as the report has it; undecided where time runs out."""
         try:
             return self._prove()
-        except experiment.OutOfTime:
+        except OutOfTime:
             return self._draft or self._proof("flaky", "undecided", state=_NO_TIME)
 
     def _prove(self) -> dict[str, Any]:
         alone = self._look(ALONE, times=_LOOKS, until_mixed=True)
-        always, never = alone.failed == alone.runs, alone.failed == 0
-        if always or never:
+        always = alone.failed == alone.runs
+        if not alone.is_mixed:
             # Of one that ended in another way each time, neither is known.
             proof = self._depends_on_order(
-                fails=always and not never, passes=never and not always
+                fails=always and alone.runs > 0,
+                passes=not always,
             )
             if proof is not None:
                 return proof
@@ -120,14 +136,14 @@ class Ladder:
             why = f"alone it ends in another way: {self._other_words}"
             return self._proof("flaky", "undecided", state=why)
         if always:
-            alone = self._count_fresh(ALONE, rates.FEWEST)
+            alone = self._count_fresh(ALONE, FEWEST)
             if alone.failed == alone.runs:
                 if (proof := self._depends_on_axis(alone)) is not None:
                     return proof
                 self._suspicions += self._climb.not_known
                 return self._proof(
                     "reproducible",
-                    "proven" if alone.runs >= rates.FEWEST else "undecided",
+                    "proven" if alone.runs >= FEWEST else "undecided",
                 )
         return self._comes_and_goes()
 
@@ -144,114 +160,124 @@ class Ladder:
         failing = ALONE if fails else self._find_polluters()
         if failing is None:
             return None
-        polluter = (
-            replace(self._victim, nodeid=failing.before[-1]) if failing.before else None
-        )
-        if polluter and passes and self._fails_by_itself(polluter, failing):
-            self._victim, self._fresh = polluter, {}
-            return self._prove()
+        if passes and len(failing.before) == 1:
+            polluter = replace(self._victim, nodeid=failing.before[0])
+            # Such as a fixture of the module whose end fails: pytest charges it to the last test.
+            if self._experiments.run(polluter).result == "failed":
+                self._victim, self._fresh = polluter, {}
+                return self._prove()
         passing = ALONE if passes else self._find_setters()
         if passing is None:
             return None
         if not self._are_apart(sort, failing, passing):
-            named, alone = " and ".join(failing.before), self._counts(ALONE)
-            if passing == ALONE and alone.failed == alone.runs:
-                why = f"since {named} has run in a process of its own, it fails alone as well"
-                return self._proof("flaky", "undecided", state=f"{why} ({alone})")
-            if passing == ALONE and not alone.failed:
-                self._suspicions.append(f"after {named}: fails {self._counts(failing)}")
-            return None
+            return self._explain_no_difference(failing, passing)
         state = None
         if passing == ALONE:
             state = self._find_state(failing.before)
-            rest = tuple(
-                each
-                for each in self._climb.recorded or ()
-                if each not in failing.before
-            )
-            with suppress(experiment.OutOfTime):
-                if rest and self._is(rest, "failed"):
-                    self._suspicions.append(
-                        "other tests that ran before it make it fail, too"
-                    )
+            self._suspect_others(failing.before)
         return self._proof(sort, "proven", failing, passing, state=state)
+
+    def _explain_no_difference(
+        self,
+        failing: Side,
+        passing: Side,
+    ) -> dict[str, Any] | None:
+        if passing != ALONE:
+            return None
+        named, alone = " and ".join(failing.before), self._counts(ALONE)
+        if alone.failed == alone.runs:
+            why = (
+                f"since {named} has run in a process of its own, it fails alone as well"
+            )
+            return self._proof("flaky", "undecided", state=f"{why} ({alone})")
+        if not alone.failed:
+            self._suspicions.append(f"after {named}: fails {self._counts(failing)}")
+        return None
+
+    def _suspect_others(self, polluters: tuple[str, ...]) -> None:
+        """Look whether the recorded tests make the victim fail without the polluters."""
+        recorded = self._climb.recorded or ()
+        rest = tuple(nodeid for nodeid in recorded if nodeid not in polluters)
+        with suppress(OutOfTime):
+            if rest and self._is(rest, "failed"):
+                self._suspicions.append(
+                    "other tests that ran before it make it fail, too"
+                )
 
     def _find_polluters(self) -> Side | None:
         """Return the tests before it that make the victim fail; `None` if they do not."""
         recorded = self._climb.recorded or ()
-        suspects = (
-            each for each in self._climb.suspects if self._victim.nodeid not in each
-        )
-        found = next((each for each in suspects if self._is(each, "failed")), None)
-        found = found or self._search(recorded, "failed")
-        if found is None and recorded and not self._experiments.why_no_forks:
+        polluters = None
+        for suspects in self._climb.suspects:
+            if self._victim.nodeid not in suspects and self._is(suspects, "failed"):
+                polluters = suspects
+                break
+        polluters = polluters or self._search(recorded, "failed")
+        if polluters is None and recorded and not self._experiments.why_no_forks:
             # Not in forks, which share files and sockets with the process that collected.
-            found = self._search(recorded, "failed", is_fresh=True)
-        if found is None:
+            polluters = self._search(recorded, "failed", is_fresh=True)
+        if polluters is None:
             return None
-        seen = self._look(Side(before=found), times=_LOOKS)
-        if seen.failed * 2 < seen.runs:
+        count = self._look(Side(before=polluters), times=_LOOKS)
+        if count.failed * 2 < count.runs:
             return None  # it was chance that it failed
-        if seen.failed < seen.runs and len(found) > 1:
+        if count.failed < count.runs and len(polluters) > 1:
             # Chance may have kept tests that are not needed.
-            tries = rates.passes_needed(max(rates.lower_bound(seen), 1 / _MOST_FRESH))
-            found = fewest(
-                found, lambda some: any(self._is(some, "failed") for _ in range(tries))
-            )
-        return Side(before=found)
+            tries = passes_needed(max(lower_bound(count), 1 / _MOST_FRESH))
 
-    def _fails_by_itself(self, polluter: experiment.Victim, failing: Side) -> bool:
-        """Tell whether the failure is that of the only polluter.
+            def makes_fail(some: tuple[str, ...]) -> bool:
+                return any(self._is(some, "failed") for _ in range(tries))
 
-        Such as a fixture of the module whose end fails: pytest charges it to the last test.
-        """
-        is_only = len(failing.before) == 1
-        return is_only and self._experiments.run(polluter).result == "failed"
+            polluters = fewest(polluters, makes_fail)
+        return Side(before=polluters)
 
     def _find_setters(self) -> Side | None:
         """Return tests after which the victim passes; `None` if none of those that are tried."""
-        for before in (self._climb.natural, self._climb.others):
+        climb = self._climb
+        for before in (climb.natural, climb.others):
             # The same tests in another order may leave something else behind.
-            if before != self._climb.recorded and (
-                found := self._search(before, "passed")
-            ):
-                return Side(before=found)
+            if before == climb.recorded:
+                continue
+            if setters := self._search(before, "passed"):
+                return Side(before=setters)
         return None
 
     def _find_state(self, polluters: tuple[str, ...]) -> str | None:
         """Return in words what the polluters leave behind that makes the victim fail."""
-        suspected = f"what they leave behind: {self._experiments.why_no_forks}"
+        why_no_forks = self._experiments.why_no_forks
         try:
-            if not self._experiments.why_no_forks:
-                found = self._experiments.find_state(self._victim, polluters)
-                left = found.answer("differences")
+            if why_no_forks:
+                suspected = f"what they leave behind: {why_no_forks}"
+            else:
+                outcome = self._experiments.find_state(self._victim, polluters)
+                left = outcome.answer("differences")
                 suspected = f"left behind: {listed(left, _SHOWN)}" if left else ""
                 if left is None:
-                    suspected = f"what they leave behind: {found.words}"
-                if mended := dict(found.answer("mended") or ()):
+                    suspected = f"what they leave behind: {outcome.words}"
+                if mended := dict(outcome.answer("mended") or ()):
                     suspected = "; ".join(mended.values())
                     side = Side(before=polluters, put_back=tuple(mended))
                     # One of the forks may end in another way, which counts for nothing.
-                    count = self._look(side, times=4).and_those_of(
-                        self._count_fresh(side, 2)
-                    )
-                    if not count.failed and count.runs >= rates.FEWEST:
+                    count = self._look(side, times=4)
+                    count = count.and_those_of(self._count_fresh(side, 2))
+                    if not count.failed and count.runs >= FEWEST:
                         return suspected
-        except experiment.OutOfTime:
+        except OutOfTime:
             suspected = f"what they leave behind: {_NO_TIME}"
-        self._suspicions += filter(None, [suspected])
+        if suspected:
+            self._suspicions.append(suspected)
         return None
 
     def _comes_and_goes(self) -> dict[str, Any]:
         """Run it alone until it has failed and passed under the same conditions."""
-        forks = rates.Count()
+        forks = Count()
         if not self._experiments.why_no_forks:
             forks = self._look(ALONE, times=_MOST_FORKS, until_mixed=True)
-        alone = self._count_fresh(ALONE, rates.FEWEST, until_mixed=True)
+        alone = self._count_fresh(ALONE, FEWEST, until_mixed=True)
         if (proof := self._depends_on_axis(forks.and_those_of(alone))) is not None:
             return proof
         is_whole = False
-        with suppress(experiment.OutOfTime):
+        with suppress(OutOfTime):
             if self._count_fresh(ALONE, _MOST_FRESH, until_mixed=True).is_mixed:
                 self._count_fresh(ALONE, _MOST_FRESH)
             is_whole = True
@@ -263,7 +289,7 @@ class Ladder:
         status, why = ("proven", "") if is_whole else ("suspected", _NO_TIME)
         return self._proof("flaky", status, state=why)
 
-    def _depends_on_axis(self, alone: rates.Count) -> dict[str, Any] | None:
+    def _depends_on_axis(self, alone: Count) -> dict[str, Any] | None:
         """Find an axis along which the victim fails here and passes there.
 
         Args:
@@ -271,43 +297,41 @@ class Ladder:
         """
         if not alone.runs or self._climb.axes is None:
             return None
-        base: Base = (
-            "mixed" if alone.is_mixed else "fails" if alone.failed else "passes"
-        )
-        with suppress(experiment.OutOfTime):
+        base: Base = "passes"
+        if alone.failed:
+            base = "mixed" if alone.is_mixed else "fails"
+        with suppress(OutOfTime):
             for axis in self._climb.axes(base, self._uses_random):
                 if axis.why_not:
                     self.not_tried[axis.name] = axis.why_not
                 elif base == "mixed" and axis.as_it_is:
                     self._suspect(axis)
-                elif {"failed", "passed"} <= (
-                    sides := self._sides_of(axis, base)
-                ).keys():
-                    sort, failing, passing = (
-                        f"axis.{axis.name}",
-                        sides["failed"],
-                        sides["passed"],
-                    )
-                    runs = _FEWEST_OF_CHANCE if base == "mixed" else rates.FEWEST
-                    is_steady = axis.tries == 1
-                    if self._are_apart(
-                        sort, failing, passing, runs, is_steady=is_steady
-                    ):
-                        return self._proof(sort, "proven", failing, passing)
+                elif (proof := self._prove_axis(axis, base)) is not None:
+                    return proof
         return self._draft
 
-    def _sides_of(self, axis: Axis, base: Base) -> dict[str, Side]:
-        """Return where a test fails along an axis and where it passes, as far as that was seen."""
-        seen: dict[str, Side] = {}
+    def _prove_axis(self, axis: Axis, base: Base) -> dict[str, Any] | None:
+        sides: dict[str, Side] = {}
         if axis.as_it_is:
-            as_it_is = Side(conditions=experiment.Conditions(words=axis.as_it_is))
-            seen["failed" if base == "fails" else "passed"] = as_it_is
+            as_it_is = Side(conditions=Conditions(words=axis.as_it_is))
+            sides["failed" if base == "fails" else "passed"] = as_it_is
         for conditions in axis.conditions:
             for _ in range(axis.tries):
-                if not {"failed", "passed"} <= seen.keys():
+                if not {"failed", "passed"} <= sides.keys():
                     side = Side(conditions=conditions)
-                    seen.setdefault(self._run(side).result, side)
-        return seen
+                    sides.setdefault(self._run(side).result, side)
+        if not {"failed", "passed"} <= sides.keys():
+            return None
+        sort = f"axis.{axis.name}"
+        failing, passing = sides["failed"], sides["passed"]
+        is_apart = self._are_apart(
+            sort,
+            failing,
+            passing,
+            fewest=_FEWEST_OF_CHANCE if base == "mixed" else FEWEST,
+            is_steady=axis.tries == 1,
+        )
+        return self._proof(sort, "proven", failing, passing) if is_apart else None
 
     def _suspect(self, axis: Axis) -> None:
         """Keep as a suspicion what makes a test that comes and goes fail more often, or less."""
@@ -318,7 +342,7 @@ class Ladder:
                 if not count.runs or abs(count.share - base.share) < _CLEAR_SHIFT:
                     break
             else:
-                if rates.are_apart(count, base) or rates.are_apart(base, count):
+                if are_apart(count, base) or are_apart(base, count):
                     words = f"{axis.name}: fails {count} with {conditions.words}"
                     self._suspicions.append(words)
 
@@ -329,7 +353,7 @@ class Ladder:
         sort: str,
         failing: Side,
         passing: Side,
-        fewest: int = rates.FEWEST,
+        fewest: int = FEWEST,
         *,
         is_steady: bool = False,
     ) -> bool:
@@ -353,9 +377,9 @@ class Ladder:
                 is_no_use = min(effect.failed, without.runs) < (runs - 2) // 3
                 if without.failed or passes_too or is_no_use:
                     return False
-                if runs >= fewest and rates.are_apart(effect, without):
+                if runs >= fewest and are_apart(effect, without):
                     return True
-        except experiment.OutOfTime:
+        except OutOfTime:
             if not self._counts(passing).failed:
                 self._draft = self._proof(
                     sort, "suspected", failing, passing, state=_NO_TIME
@@ -376,7 +400,7 @@ class Ladder:
         Returns:
             `None` where it does not have it after all of them.
         """
-        before = tuple(each for each in before if each != self._victim.nodeid)
+        before = tuple(nodeid for nodeid in before if nodeid != self._victim.nodeid)
         if not before:
             return None
 
@@ -385,23 +409,22 @@ class Ladder:
 
         walks = not (is_fresh or self._experiments.why_no_forks)
         if result == "failed" and len(before) > 1 and walks:
-            probes = max(
-                _FEWEST_PROBES, min(_PROBES, int(_SECONDS_OF_PROBES / self._seconds))
-            )
+            probes = min(_PROBES, int(_SECONDS_OF_PROBES / self._seconds))
+            probes = max(_FEWEST_PROBES, probes)
             every = -(-len(before) // probes)
-            at = self._experiments.walk(self._victim, before, every)
-            if at is not None:
-                near = before[max(0, at - every) : at]
+            end = self._experiments.walk(self._victim, before, every)
+            if end is not None:
+                near = before[max(0, end - every) : end]
                 if holds(near):
                     return fewest(near, holds)
-                before = before[:at]
+                before = before[:end]
         # A failure may be a matter of chance: it has two.
         tries = 2 if result == "failed" else 1
-        return (
-            fewest(before, holds) if any(holds(before) for _ in range(tries)) else None
-        )
+        if not any(holds(before) for _ in range(tries)):
+            return None
+        return fewest(before, holds)
 
-    def _run(self, side: Side, *, is_fresh: bool = False) -> experiment.Outcome:
+    def _run(self, side: Side, *, is_fresh: bool = False) -> Outcome:
         outcome = self._experiments.run(
             self._victim,
             side.before,
@@ -417,14 +440,12 @@ class Ladder:
             self._fresh[side] = self._counts(side).plus(outcome.result)
         return outcome
 
-    def _counts(self, side: Side) -> rates.Count:
-        return self._fresh.get(side, rates.Count())
+    def _counts(self, side: Side) -> Count:
+        return self._fresh.get(side, Count())
 
-    def _look(
-        self, side: Side, *, times: int, until_mixed: bool = False
-    ) -> rates.Count:
+    def _look(self, side: Side, *, times: int, until_mixed: bool = False) -> Count:
         """Run one side some times in forks, where that is possible."""
-        count = rates.Count()
+        count = Count()
         for done in range(1, times + 1):
             outcome = self._run(side)
             count = count.plus(outcome.result)
@@ -435,7 +456,7 @@ class Ladder:
 
     def _count_fresh(
         self, side: Side, runs: int, *, until_mixed: bool = False
-    ) -> rates.Count:
+    ) -> Count:
         """Run one side in fresh processes until so many have decided something."""
         for _ in range(2 * runs):
             count = self._counts(side)
@@ -453,28 +474,31 @@ class Ladder:
         *,
         state: str | None = None,
     ) -> dict[str, Any]:
-        setters = passing.before if passing else ()
-        other = passing.conditions.words if passing else ""
-        without = self._counts(passing) if passing else None
-        if failing.before and setters:
-            other = f"after {' and '.join(setters)}"
+        nodeids = failing.before
+        other, without = "", None
+        if passing:
+            other, without = passing.conditions.words, self._counts(passing)
+            if nodeids and passing.before:
+                other = f"after {' and '.join(passing.before)}"
+            nodeids = nodeids or passing.before
         return {
             **NO_PROOF,
             "type": sort,
             "status": status,
-            "nodeids": [*(failing.before or setters)],
+            "nodeids": [*nodeids],
             "state": state or failing.conditions.words or None,
-            **rates.in_report(self._counts(failing), without, other or None),
+            **in_report(self._counts(failing), without, other or None),
             "command": self._command(failing),
             "suspicions": self._suspicions,
         }
 
     def _command(self, side: Side) -> str:
         conditions = side.conditions
+        variables = []
         # Folders of the experiments' own are gone by then.
-        named = () if conditions.around else conditions.variables
-        variables = [
-            f"{name}={shlex.quote(text)}" for name, text in named if text is not None
-        ]
+        if not conditions.around:
+            for name, text in conditions.variables:
+                if text is not None:
+                    variables.append(f"{name}={shlex.quote(text)}")
         words = [*conditions.args, *side.before, self._victim.nodeid]
         return " ".join([*variables, self._climb.program, shlex.join(words)])

@@ -12,8 +12,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from pytest_failure_taxonomy.prove import rates
 from pytest_failure_taxonomy.prove.experiment import Outcome, OutOfTime
+from pytest_failure_taxonomy.prove.rates import (
+    FEWEST,
+    Count,
+    are_apart,
+    passes_needed,
+    upper_bound,
+)
 
 T = TypeVar("T")
 _SURE: Final = 0.95
@@ -66,7 +72,7 @@ class Walk:
         self,
         rows: Sequence[Sequence[str]],
         ask: Callable[[str], Outcome],
-        known: rates.Count,
+        known: Count,
     ) -> None:
         """Prepare.
 
@@ -85,7 +91,7 @@ class Walk:
             self._contained[name] = self._bits[name]
             for parent in parents:
                 self._contained[name] |= self._contained.setdefault(parent, 1)
-        self.counts: defaultdict[str, rates.Count] = defaultdict(rates.Count)
+        self.counts: defaultdict[str, Count] = defaultdict(Count)
         self.untestable: dict[str, str] = {}
 
     def find(self) -> tuple[str, str] | str:
@@ -95,14 +101,14 @@ class Walk:
         """
         good, *_, bad = self._bits
         known = self._known
-        needed = rates.passes_needed(known.share) if known.failed else 1
-        tries = max(rates.FEWEST, needed)
+        needed = passes_needed(known.share) if known.failed else 1
+        tries = max(FEWEST, needed)
         with suppress(OutOfTime):
             while not self.counts[bad].failed:
                 self._run(bad)
                 if bad in self.untestable:
                     return f"at the failing commit it ends in another way: {self.untestable[bad]}"
-                if self.counts[bad] == rates.Count(runs=tries):
+                if self.counts[bad] == Count(runs=tries):
                     return f"at the failing commit it passes ({tries} of {tries})"
             self._run(good)
             while True:
@@ -126,16 +132,12 @@ class Walk:
                     ]
                     asked = min(sides, key=lambda each: self.counts[each].runs)
                     parent = max(
-                        parents, key=lambda each: rates.upper_bound(self.counts[each])
+                        parents, key=lambda each: upper_bound(self.counts[each])
                     )
-                    is_shown = rates.are_apart(count, self.counts[parent])
-                    if is_shown and self.counts[asked].runs >= rates.FEWEST:
+                    is_shown = are_apart(count, self.counts[parent])
+                    if is_shown and self.counts[asked].runs >= FEWEST:
                         at_bad = known.and_those_of(self.counts[bad])
-                        return (
-                            earlier
-                            if rates.are_apart(at_bad, count)
-                            else (commit, parent)
-                        )
+                        return earlier if are_apart(at_bad, count) else (commit, parent)
                 if asked is None:
                     return "the other commits can't be tested"
                 self._run(asked)
