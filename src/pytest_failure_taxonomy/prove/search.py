@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from operator import itemgetter
 from typing import Final, TypeVar
 
 from pytest_failure_taxonomy.prove.experiment import Outcome, OutOfTime
@@ -35,25 +35,26 @@ def fewest(items: Sequence[T], holds: Callable[[tuple[T, ...]], bool]) -> tuple[
         items: for all of which it holds.
         holds: asks the question for some of them. It may raise, which ends the search.
     """
-    kept, parts = tuple(items), 2
-    while len(kept) >= 2:
-        size = -(-len(kept) // parts)
-        cuts = range(0, len(kept), size)
-        # What ran last is looked at first: it is nearest to what failed. With two parts each is
-        # the other's complement.
-        subsets = [(kept[at : at + size], 2) for at in reversed(cuts)]
+    needed, parts = tuple(items), 2
+    while len(needed) >= 2:
+        size = -(-len(needed) // parts)
+        # What ran last is looked at first: it is nearest to what failed.
+        starts = range(0, len(needed), size)[::-1]
+        subsets = [(needed[start : start + size], 2) for start in starts]
+        # With two parts each is the other's complement.
         if parts > 2:
-            fewer = max(parts - 1, 2)
-            subsets += [(kept[:at] + kept[at + size :], fewer) for at in reversed(cuts)]
-        for subset, then in subsets:
+            for start in starts:
+                complement = needed[:start] + needed[start + size :]
+                subsets.append((complement, parts - 1))
+        for subset, next_parts in subsets:
             if holds(subset):
-                kept, parts = subset, min(then, len(subset))
+                needed, parts = subset, min(next_parts, len(subset))
                 break
         else:
-            if parts >= len(kept):
+            if parts >= len(needed):
                 break
-            parts = min(2 * parts, len(kept))
-    return kept
+            parts = min(2 * parts, len(needed))
+    return needed
 
 
 class Walk:
@@ -84,11 +85,13 @@ class Walk:
         """
         self._ask, self._known = ask, known
         self._parents = {name: parents for name, *parents in rows}
-        self._bits = {name: 1 << number for number, (name, *_) in enumerate(rows)}
-        # Which of them each contains; the bit of the good one stands for all before.
+        self._good, *_, self._bad = self._parents
+        # One bit a commit, and which of them each contains; the bit of the good one stands for all
+        # before.
+        self._bits: dict[str, int] = {}
         self._contained: dict[str, int] = {}
-        for name, parents in self._parents.items():
-            self._contained[name] = self._bits[name]
+        for number, (name, parents) in enumerate(self._parents.items()):
+            self._bits[name] = self._contained[name] = 1 << number
             for parent in parents:
                 self._contained[name] |= self._contained.setdefault(parent, 1)
         self.counts: defaultdict[str, Count] = defaultdict(Count)
@@ -99,49 +102,71 @@ class Walk:
 
         Of several parents it is the one of which least is known that it passes there.
         """
-        good, *_, bad = self._bits
-        known = self._known
-        needed = passes_needed(known.share) if known.failed else 1
-        tries = max(FEWEST, needed)
-        with suppress(OutOfTime):
-            while not self.counts[bad].failed:
-                self._run(bad)
-                if bad in self.untestable:
-                    return f"at the failing commit it ends in another way: {self.untestable[bad]}"
-                if self.counts[bad] == Count(runs=tries):
-                    return f"at the failing commit it passes ({tries} of {tries})"
-            self._run(good)
+        try:
+            if why := self._fail_at_bad():
+                return why
+            self._run(self._good)
             while True:
                 shares = self.likeliest()
                 commit, share = shares[0]
-                parents, count = self._parents[commit], self.counts[commit]
-                earlier = f"it fails before, too: {count} at {commit[:12]}"
+                commit_to_ask: str | None
                 if share < _SURE:
-                    asked = self._most_telling(shares)
-                elif commit == good:
-                    return f"{earlier}; give an earlier commit by --good"
-                elif not self.untestable.keys().isdisjoint([commit, *parents]):
-                    asked = None
+                    commit_to_ask = self._most_telling(shares)
+                elif commit == self._good:
+                    why = self._fails_before(commit)
+                    return f"{why}; give an earlier commit by --good"
                 else:
-                    # What comes and goes may have failed by chance, and passed at the good commit.
-                    ends = (good, bad) if count.failed < count.runs else ()
-                    sides = [
-                        each
-                        for each in (commit, *parents, *ends)
-                        if each not in self.untestable
-                    ]
-                    asked = min(sides, key=lambda each: self.counts[each].runs)
-                    parent = max(
-                        parents, key=lambda each: upper_bound(self.counts[each])
-                    )
-                    is_shown = are_apart(count, self.counts[parent])
-                    if is_shown and self.counts[asked].runs >= FEWEST:
-                        at_bad = known.and_those_of(self.counts[bad])
-                        return earlier if are_apart(at_bad, count) else (commit, parent)
-                if asked is None:
+                    commit_to_ask, result = self._compare_with_parents(commit)
+                    if result is not None:
+                        return result
+                if commit_to_ask is None:
                     return "the other commits can't be tested"
-                self._run(asked)
-        return "time ran out"
+                self._run(commit_to_ask)
+        except OutOfTime:
+            return "time ran out"
+
+    def _fail_at_bad(self) -> str:
+        """Run the test at the bad commit until it fails; return why that was not to be had."""
+        known, bad = self._known, self._bad
+        tries = FEWEST
+        if known.failed:
+            tries = max(FEWEST, passes_needed(known.share))
+        while not self.counts[bad].failed:
+            self._run(bad)
+            if bad in self.untestable:
+                return f"at the failing commit it ends in another way: {self.untestable[bad]}"
+            if self.counts[bad] == Count(runs=tries):
+                return f"at the failing commit it passes ({tries} of {tries})"
+        return ""
+
+    def _fails_before(self, commit: str) -> str:
+        return f"it fails before, too: {self.counts[commit]} at {commit[:12]}"
+
+    def _compare_with_parents(
+        self,
+        commit: str,
+    ) -> tuple[str | None, tuple[str, str] | str | None]:
+        """Return where to run next, or the result if the runs have shown it.
+
+        Nowhere can be asked where one of them can't be tested.
+        """
+        parents, count = self._parents[commit], self.counts[commit]
+        sides = [commit, *parents]
+        if not self.untestable.keys().isdisjoint(sides):
+            return None, None
+        # What comes and goes may have failed by chance, and passed at the good commit.
+        if count.failed < count.runs:
+            ends = (self._good, self._bad)
+            sides += [end for end in ends if end not in self.untestable]
+        least_run = min(sides, key=lambda name: self.counts[name].runs)
+        parent = max(parents, key=lambda name: upper_bound(self.counts[name]))
+        is_shown = are_apart(count, self.counts[parent])
+        if not is_shown or self.counts[least_run].runs < FEWEST:
+            return least_run, None
+        at_bad = self._known.and_those_of(self.counts[self._bad])
+        if are_apart(at_bad, count):
+            return least_run, self._fails_before(commit)
+        return least_run, (commit, parent)
 
     def likeliest(self) -> list[tuple[str, float]]:
         """Return the commits that may be the first and how likely each is, the likeliest first.
@@ -149,23 +174,25 @@ class Walk:
         They are in all at which it fails; the oftener it passes where one is in, the less likely
         is that.
         """
-        seen = [(self._contained[name], count) for name, count in self.counts.items()]
-        passes = {
-            name: sum(count.runs - count.failed for bits, count in seen if bits & bit)
-            for name, bit in self._bits.items()
-            if all(bits & bit for bits, count in seen if count.failed)
-        }
+        counts = [(self._contained[name], count) for name, count in self.counts.items()]
+        passes = {}
+        for name, bit in self._bits.items():
+            if all(bits & bit for bits, count in counts if count.failed):
+                containing = [count for bits, count in counts if bits & bit]
+                passes[name] = sum(count.runs - count.failed for count in containing)
         least = min(passes.values())
-        at_bad = self._known.and_those_of(self.counts[[*self._bits][-1]])
+        at_bad = self._known.and_those_of(self.counts[self._bad])
+        rate = (at_bad.failed + 0.5) / (at_bad.runs + 1)
         # It fails each time, unless it has passed where it then had to fail.
-        is_certain = at_bad.failed == at_bad.runs and not least
-        rate = 1.0 if is_certain else (at_bad.failed + 0.5) / (at_bad.runs + 1)
-        weights = {
-            name: (1 - rate) ** (times - least) for name, times in passes.items()
-        }
+        if at_bad.failed == at_bad.runs and not least:
+            rate = 1.0
+        weights = {}
+        for name, times in passes.items():
+            if weight := (1 - rate) ** (times - least):
+                weights[name] = weight
         total = sum(weights.values())
-        shares = [(name, weight / total) for name, weight in weights.items() if weight]
-        return sorted(shares, key=lambda each: -each[1])
+        shares = [(name, weight / total) for name, weight in weights.items()]
+        return sorted(shares, key=itemgetter(1), reverse=True)
 
     def _run(self, commit: str) -> None:
         outcome = self._ask(commit)
@@ -182,18 +209,17 @@ class Walk:
         groups: defaultdict[float, int] = defaultdict(int)
         for name, share in shares:
             groups[share] |= self._bits[name]
-        skipped = [
-            at for at, name in enumerate(self._contained) if name in self.untestable
-        ]
-        best, found = _TELLS_NOTHING, None
-        for at, (name, bits) in enumerate(self._contained.items()):
-            share = sum(
-                each * (group & bits).bit_count() for each, group in groups.items()
-            )
+        names = [*self._contained]
+        skipped = [*map(names.index, self.untestable)]
+        best, commit = _TELLS_NOTHING, None
+        for place, (name, contained) in enumerate(self._contained.items()):
+            share = 0.0
+            for share_of_each, group in groups.items():
+                share += share_of_each * (group & contained).bit_count()
             told = share * (1 - share)
             if skipped:
-                distance = min(abs(at - each) for each in skipped)
+                distance = min(abs(place - other) for other in skipped)
                 told *= distance / (distance + len(shares) / 8)
             if told > best:
-                best, found = told, name
-        return found
+                best, commit = told, name
+        return commit
