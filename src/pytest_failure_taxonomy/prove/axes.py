@@ -36,6 +36,11 @@ Base = Literal["fails", "passes", "mixed"]
 _RANDOMLY: Final = "--randomly-seed="
 _TRIES: Final = 3
 """How often something is tried that does not decide each time, such as load."""
+_WAYS_BESIDE: Final = {
+    False: "the same test at the same time",
+    True: "the same test beside it, again and again",
+}
+"""What is said of other processes with the same test, by whether they repeat it."""
 _BUSY_PER_PROCESSOR: Final = 2
 _BESIDE: Final = 3
 """Processes that run the same test beside it."""
@@ -107,17 +112,15 @@ def axes_of(
     if base != "mixed":
         yield _home(experiments.folder / "home")
     if base != "fails":
-        beside = partial(experiments.beside, victim, _BESIDE)
-        together = partial(beside, repeats=False), "the same test at the same time"
-        repeated = (
-            partial(beside, repeats=True),
-            "the same test beside it, again and again",
-        )
         # One of them may make it fail too seldom, and the other not.
-        yield _around("parallel", "none beside it", *together)
-        yield _around("parallel", "none beside it", *repeated)
+        for repeats, words in _WAYS_BESIDE.items():
+            beside = partial(experiments.beside, victim, _BESIDE, repeats=repeats)
+            yield _around("parallel", "none beside it", beside, words)
         yield _around(
-            "load", "the processors as they are", keep_busy, "the processors busy"
+            "load",
+            "the processors as they are",
+            keep_busy,
+            "the processors busy",
         )
     if base != "mixed":
         yield _time_zone(variables.get("TZ"), table["zones"])
@@ -140,16 +143,20 @@ def conditions_of(
     if name == proof["type"]:
         return AS_RECORDED
     for base in get_args(Base):
-        for axis in axes_of(
-            experiments, victim, base, uses_random=True, recorded_at=recorded_at
-        ):
+        axes = axes_of(
+            experiments,
+            victim,
+            base,
+            uses_random=True,
+            recorded_at=recorded_at,
+        )
+        for axis in axes:
+            if axis.name != name:
+                continue
             # What is in brackets is of that time.
-            if (
-                axis.name == name
-                and state.partition(" (")[0] == axis.as_it_is.partition(" (")[0]
-            ):
+            if state.partition(" (")[0] == axis.as_it_is.partition(" (")[0]:
                 return AS_RECORDED
-            for conditions in axis.conditions if axis.name == name else ():
+            for conditions in axis.conditions:
                 if conditions.words == state:
                     return conditions
     return None
@@ -158,9 +165,10 @@ def conditions_of(
 def _with_variable(
     name: str, values: Iterable[str], now: str | None
 ) -> tuple[Conditions, ...]:
-    others = (text for text in values if text != now)
     return tuple(
-        Conditions(variables=((name, each),), words=f"{name}={each}") for each in others
+        Conditions(variables=((name, text),), words=f"{name}={text}")
+        for text in values
+        if text != now
     )
 
 
@@ -218,14 +226,15 @@ def _fresh_folders(folders: Sequence[Path]) -> Generator[None, None, None]:
 
 
 def _random_seed(args: Sequence[str], seeds: int) -> Axis:
-    now = next((each for each in reversed(args) if each.startswith(_RANDOMLY)), "")
-    words = f"{_RANDOMLY}{{}}" if now else "random.seed({})"
-    told = {seed: words.format(seed) for seed in range(seeds)}
-    conditions = (
-        Conditions(seed=seed, args=(word,) if now else (), words=word)
-        for seed, word in told.items()
-        if word != now
-    )
+    now = next((arg for arg in reversed(args) if arg.startswith(_RANDOMLY)), "")
+    conditions = []
+    for seed in range(seeds):
+        arg = f"{_RANDOMLY}{seed}"
+        if not now:
+            words = f"random.seed({seed})"
+            conditions.append(Conditions(seed=seed, words=words))
+        elif arg != now:
+            conditions.append(Conditions(seed=seed, args=(arg,), words=arg))
     return Axis(name="random_seed", as_it_is=now, conditions=tuple(conditions))
 
 
@@ -322,9 +331,10 @@ def _memory(megabytes: Sequence[int]) -> Axis:
     limited = ("sh", "-c", 'ulimit -v "$0" && exec "$@"')
     conditions = tuple(
         Conditions(
-            prefix=(*limited, str(each << 10)), words=f"{each:,} MB of address space"
+            prefix=(*limited, str(size << 10)),
+            words=f"{size:,} MB of address space",
         )
-        for each in megabytes
+        for size in megabytes
     )
     can_run = _can_run((*conditions[0].prefix, "true"))
     return Axis(

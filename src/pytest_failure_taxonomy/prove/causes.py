@@ -30,7 +30,6 @@ from pytest_failure_taxonomy.report.amend import with_proofs
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import proof_words
 from pytest_failure_taxonomy.taxonomy.words import (
-    and_more,
     counted,
     listed,
     seconds_words,
@@ -40,6 +39,7 @@ _MOST_FILES: Final = 5
 _MOST_NAMED: Final = 3
 _INDENT: Final = "   "
 _COVERAGE: Final = re.compile(r"\.coverage|coverage\.|htmlcov/")
+_DECIDED: Final = ("proven", "refuted")
 _MOST_ALIKE: Final = 20
 """Tests of one cause that are tried besides the first."""
 _ENDS: Final[Mapping[str, tuple[Result, ...]]] = {
@@ -83,17 +83,20 @@ def prove_causes(
         experiments.start()
         if why := recorded.why_order_is_unknown(report, experiments):
             tell(f"the recorded order is not known ({why}): that of now is taken")
-        if experiments.why_no_forks:
-            tell(
-                f"every experiment takes a process of its own: {experiments.why_no_forks}"
-            )
+        if why := experiments.why_no_forks:
+            tell(f"every experiment takes a process of its own: {why}")
         suspects: dict[tuple[str, ...], None] = {}
         not_tried: dict[str, str] = {}
         not_known = tuple(_not_known(report, files))
         undecided = len(causes)
         for cause in in_turn(task, causes, experiments):
             proof = _prove(
-                report, cause, experiments, tuple(suspects), not_tried, not_known
+                report,
+                cause,
+                experiments,
+                tuple(suspects),
+                not_tried,
+                not_known,
             )
             if isinstance(proof, str):
                 tell(f"{_INDENT}{proof}")
@@ -104,14 +107,16 @@ def prove_causes(
             report = tell_and_keep(task, report, cause, proof)
         if Path.cwd() != setup.rootdir:
             tell(f"the commands are for {setup.rootdir}")
-        if told := [f"{name} ({why})" for name, why in not_tried.items()]:
-            tell(f"not tried here: {', '.join(told)}")
+        if not_tried:
+            reasons = [f"{name} ({why})" for name, why in not_tried.items()]
+            tell(f"not tried here: {', '.join(reasons)}")
         runs = f"{experiments.fresh_runs} runs in fresh processes, {experiments.forks} in forks"
         tell(f"{runs}, {seconds_words(time.monotonic() - began)}")
         if undecided:
-            more = f"prove --resume --budget {max(1, round(2 * task.budget_seconds / 60))}m"
+            minutes = max(1, round(2 * task.budget_seconds / 60))
             tell(
-                f"{counted(undecided, 'cause')} not proven; to go on: failure-taxonomy {more}"
+                f"{counted(undecided, 'cause')} not proven; "
+                f"to go on: failure-taxonomy prove --resume --budget {minutes}m"
             )
     if changed := changed_files(files, _files_besides(path, setup.rootdir)):
         tell(f"the tests have left in {setup.rootdir}: {listed(changed, _MOST_FILES)}")
@@ -132,10 +137,9 @@ def in_turn(
 ) -> Iterator[dict[str, Any]]:
     """Yield causes that have tests, each with its share of the time; its line is printed."""
     until = experiments.until
-    for index, (at, cause) in enumerate(causes):
-        nodeids = cause["nodeids"]
-        tests = f"{nodeids[0]}{and_more(len(nodeids) - 1)}" if nodeids else "no test"
-        task.tell(f"{at}. {cause['count']} x {cause['what']}: {tests}")
+    for index, (number, cause) in enumerate(causes):
+        tests = listed(cause["nodeids"], 1) or "no test"
+        task.tell(f"{number}. {cause['count']} x {cause['what']}: {tests}")
         if not recorded.victims_of(task.report, cause):
             task.tell(f"{_INDENT}no test of its own fails, so there is nothing to run")
             continue
@@ -151,15 +155,16 @@ def tell_and_keep(
     proof: dict[str, Any],
 ) -> dict[str, Any]:
     """Print a proof with its command, and return the report with it; a better one stays."""
-    lines = [*proof_words(proof, cause["nodeids"][0] if cause["nodeids"] else None)]
+    first_nodeid = next(iter(cause["nodeids"]), None)
+    lines = [*proof_words(proof, first_nodeid)]
     if proof["command"] and proof["status"] != "undecided":
         lines.append(proof["command"])
     report = with_proofs(report, {cause["key"]: proof})
-    kept = next(
-        each["proof"] for each in report["causes"] if each["key"] == cause["key"]
+    better = next(
+        known["proof"] for known in report["causes"] if known["key"] == cause["key"]
     )
-    if (kept["type"], kept["status"]) != (proof["type"], proof["status"]):
-        lines.append(f"what was proven before stays in the report: {kept['type']}")
+    if (better["type"], better["status"]) != (proof["type"], proof["status"]):
+        lines.append(f"what was proven before stays in the report: {better['type']}")
     for line in lines:
         task.tell(f"{_INDENT}{line}")
     task.save(report)
@@ -184,18 +189,18 @@ def causes_of(
                 "`failure-taxonomy show --all` lists"
             )
         return [causes[number - 1]]
-    if resumes:
-        decided = ("proven", "refuted")
-        causes = [
-            (at, cause)
-            for at, cause in causes
-            if cause["proof"] is None or cause["proof"]["status"] not in decided
-        ]
-        if not causes:
-            raise SettingsError(
-                "prove: every cause of this run is decided; leave out --resume"
-            )
-    return causes
+    if not resumes:
+        return causes
+    undecided = [
+        (number, cause)
+        for number, cause in causes
+        if cause["proof"] is None or cause["proof"]["status"] not in _DECIDED
+    ]
+    if not undecided:
+        raise SettingsError(
+            "prove: every cause of this run is decided; leave out --resume"
+        )
+    return undecided
 
 
 def _prove(
@@ -208,25 +213,29 @@ def _prove(
 ) -> dict[str, Any] | str:
     """Return the proof of a cause, or a sentence that says why there is none."""
     victims = recorded.victims_of(report, cause)
-    known = set(experiments.nodeids)
-    victim = next((each for each in victims if each.nodeid in known), None)
-    if victim is None:
-        errors = counted(experiments.collection_errors, "error")
-        why = f" (with {errors})" if experiments.collection_errors else ""
+    nodeids, natural = experiments.nodeids, experiments.natural
+    known = set(nodeids)
+    collected = [victim for victim in victims if victim.nodeid in known]
+    if not collected:
+        why = ""
+        if experiments.collection_errors:
+            errors = counted(experiments.collection_errors, "error")
+            why = f" (with {errors})"
         return f"{victims[0].nodeid} is not collected any more{why}"
-    order = experiments.nodeids
+    victim = collected[0]
     before = recorded.order_before(report, experiments, victim.nodeid)
-    natural = experiments.natural[: experiments.natural.index(victim.nodeid)]
-    has_time = (
-        report["run"]["duration_seconds"] or 0.0
-    ) * 4 < experiments.until - time.monotonic()
+    if before is None:
+        before = nodeids[: nodeids.index(victim.nodeid)]
+    seconds = 4 * (report["run"]["duration_seconds"] or 0.0)
+    others: tuple[str, ...] = ()
+    if seconds < experiments.until - time.monotonic():
+        others = tuple(nodeid for nodeid in natural if nodeid != victim.nodeid)
+    recorded_at = datetime.fromisoformat(report["run"]["started_at"])
     climb = Climb(
         victim=victim,
-        recorded=order[: order.index(victim.nodeid)] if before is None else before,
-        natural=natural,
-        others=tuple(
-            each for each in experiments.natural if each != victim.nodeid and has_time
-        ),
+        recorded=before,
+        natural=natural[: natural.index(victim.nodeid)],
+        others=others,
         suspects=suspects,
         suspicions=_installed_since(cause),
         not_known=not_known,
@@ -236,7 +245,7 @@ def _prove(
             victim,
             base,
             uses_random=uses_random,
-            recorded_at=datetime.fromisoformat(report["run"]["started_at"]),
+            recorded_at=recorded_at,
         ),
     )
     ladder = Ladder(experiments, climb)
@@ -246,14 +255,12 @@ def _prove(
         return "time ran out before it began"
     finally:
         not_tried |= ladder.not_tried
-    others = [each for each in victims if each.nodeid in known - {victim.nodeid}]
+    alike = [other for other in collected if other.nodeid != victim.nodeid]
     # Only what is not in forks takes long.
     most = 2 if experiments.why_no_forks else _MOST_ALIKE
-    exceptions = _exceptions(experiments, others[:most], proof)
-    if exceptions:
-        proof["suspicions"].append(
-            f"another cause for {listed(exceptions, _MOST_NAMED)}"
-        )
+    if exceptions := _exceptions(experiments, alike[:most], proof):
+        words = f"another cause for {listed(exceptions, _MOST_NAMED)}"
+        proof["suspicions"].append(words)
     return proof
 
 
@@ -262,21 +269,26 @@ def _exceptions(
 ) -> list[str]:
     """Return for which other tests of a cause, which failed alike, the proof is not true."""
     names = tuple(proof["nodeids"])
-    ends = _ENDS.get(proof["type"], ()) if proof["status"] == "proven" else ()
+    if proof["status"] != "proven":
+        return []
+    ends = _ENDS.get(proof["type"], ())
     expected = [*zip(((), names), ends, strict=False)]
-    if (proof["without"] or {}).get(
-        "state"
-    ):  # alone the first test ends in another way, too
+    # Alone the first test ends in another way, too.
+    if (proof["without"] or {}).get("state"):
         expected = expected[1:]
-    seen = []
+    exceptions = []
     with suppress(OutOfTime):
-        for other in (other for other in others if other.nodeid not in names):
+        for other in others:
+            if other.nodeid in names:
+                continue
             for before, result in expected:
-                if (ended := experiments.run(other, before).result) != result:
+                ended = experiments.run(other, before).result
+                if ended != result:
                     after = "after the same tests" if before else "alone"
-                    seen.append(f"{other.nodeid}, which {_ENDS_WORDS[ended]} {after}")
+                    words = f"{other.nodeid}, which {_ENDS_WORDS[ended]} {after}"
+                    exceptions.append(words)
                     break
-    return seen
+    return exceptions
 
 
 def _not_known(
@@ -299,8 +311,6 @@ def _not_known(
 def _installed_since(cause: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what is installed in other versions since the tests have passed, if that is known."""
     changed = (cause["history"] or {}).get("distributions_changed")
-    return (
-        (f"environment: {listed(changed, _MOST_NAMED)} since the last pass",)
-        if changed
-        else ()
-    )
+    if not changed:
+        return ()
+    return (f"environment: {listed(changed, _MOST_NAMED)} since the last pass",)

@@ -77,15 +77,12 @@ class Place:
             ExperimentError: they come from elsewhere whatever `sys.path` says.
         """
         while True:
-            variables_of_setup = {**os.environ, **self.setup.variables}
-            inherited = self._moved(variables_of_setup.get("PYTHONPATH") or "")
-            path = os.pathsep.join(filter(None, [*self._roots, inherited]))
-            variables = (*repeat.conditions.variables, ("PYTHONPATH", path or None))
-            conditions = replace(repeat.conditions, variables=variables)
+            conditions = repeat.conditions
+            path = ("PYTHONPATH", self._python_path())
             outcome = experiments.run(
                 repeat.victim,
                 repeat.before,
-                conditions,
+                replace(conditions, variables=(*conditions.variables, path)),
                 is_fresh=True,
                 tells_modules=True,
             )
@@ -99,6 +96,11 @@ class Place:
                 )
             self._roots += missing
 
+    def _python_path(self) -> str | None:
+        variables = {**os.environ, **self.setup.variables}
+        inherited = self._moved(variables.get("PYTHONPATH") or "")
+        return os.pathsep.join(filter(None, [*self._roots, inherited])) or None
+
     def _moved(self, text: str) -> str:
         """Return a text in which paths of the user's checkout have become those of this one."""
         paths = rf"{re.escape(str(self.source))}(?![^/\\:;,\[])"
@@ -110,32 +112,30 @@ class Place:
         tops = [place / within for place in places for within in ("", "src")]
         for name, file in modules.items():
             path = Path(file)
-            words = f"{name} is imported from {file}"
             if path.is_relative_to(self.folder) or name == "__main__":
                 continue
+            words = f"{name} is imported from {file}"
             if path.is_relative_to(self.source):
                 same = self.folder / path.relative_to(self.source)
-                if same.exists():  # else it is no file of the project's
-                    yield (
-                        str(same.parents[name.count(".") + (path.stem == "__init__")]),
-                        words,
-                    )
-            elif (
-                name not in sys.stdlib_module_names
-            ):  # a copy of a package may be installed
+                depth = name.count(".") + (path.stem == "__init__")
+                # Else it is no file of the project's.
+                if same.exists():
+                    yield str(same.parents[depth]), words
+            elif name not in sys.stdlib_module_names:
+                # A copy of a package may be installed.
                 for top in tops:
-                    if (top / name / "__init__.py").is_file() or (
-                        top / f"{name}.py"
-                    ).is_file():
+                    package = top / name / "__init__.py"
+                    if package.is_file() or (top / f"{name}.py").is_file():
                         yield str(top), words
 
 
 @contextmanager
 def checkout_beside(source: Path) -> Iterator[Path]:
-    """Have a checkout of a repository in a folder of its own, of which git knows until the end."""
+    """Check a repository out into a temporary worktree; git forgets it at the end."""
     prefix = "failure-taxonomy-commits-"
     with tempfile.TemporaryDirectory(
-        prefix=prefix, ignore_cleanup_errors=True
+        prefix=prefix,
+        ignore_cleanup_errors=True,
     ) as around:
         # The same name: it is that of the package where tests lie in the top folder.
         folder = Path(around).resolve() / source.name
@@ -155,16 +155,16 @@ def git(folder: Path, *arguments: str, hint: str = "") -> str:
     """
     off = ("-c", f"core.hooksPath={os.devnull}", "-c", "gc.auto=0")
     until = time.monotonic() + _SECONDS_OF_GIT
-    status, said = ask_git(folder, until, *off, *arguments, without=_OF_A_HOOK)
-    if "not a git repository" in said:
+    status, output = ask_git(folder, until, *off, *arguments, without=_OF_A_HOOK)
+    if "not a git repository" in output:
         raise ExperimentError(
             f"{folder} is in no git repository; a commit is looked for where the tests ran, and "
             "that has to be a checkout"
         )
     if status:
-        why = said.rpartition("\n")[2] or "no answer"
+        why = output.rpartition("\n")[2] or "no answer"
         raise ExperimentError(f"git {arguments[0]}: {why}{hint}")
-    return said
+    return output
 
 
 def toplevel_of(folder: Path) -> Path:
@@ -183,16 +183,19 @@ def commits_between(source: Path, good: str, bad: str) -> list[list[str]]:
     """
     hint = f"; {source} has to have both commits: after a shallow clone, git fetch --unshallow"
     base = git(source, "merge-base", good, bad, hint=hint)
-    said = git(
-        source, "rev-list", "--topo-order", "--reverse", "--parents", f"{base}..{bad}"
-    )
-    if not said:
+    commits = f"{base}..{bad}"
+    order = ("--topo-order", "--reverse", "--parents")
+    lines = git(source, "rev-list", *order, commits).splitlines()
+    if not lines:
         raise ExperimentError(
             f"no commit lies after {good} up to {bad}; give an earlier one"
         )
-    rows = [line.split() for line in said.splitlines()]
-    # Before the first commit of another history, which was merged, is what was there before that.
-    return [[base], *(row if row[1:] else [*row, base] for row in rows)]
+    rows = [[base], *map(str.split, lines)]
+    for row in rows[1:]:
+        # Before the first commit of another history, which was merged, is what was there before.
+        if not row[1:]:
+            row.append(base)
+    return rows
 
 
 def built_modules(source: Path) -> list[str]:
@@ -201,12 +204,14 @@ def built_modules(source: Path) -> list[str]:
     Without a file with the version, or a compiled extension, nothing is imported.
     """
     tracked = git(source, "ls-files", "-z").split("\0")
-    ignored = git(
-        source, "ls-files", "-z", "--others", "--ignored", "--exclude-standard"
-    )
+    others = ("--others", "--ignored", "--exclude-standard")
+    ignored = git(source, "ls-files", "-z", *others).split("\0")
     folders = {os.path.dirname(name) for name in tracked if name.endswith(".py")}
-    built = [name for name in ignored.split("\0") if name.endswith(_IMPORTED)]
-    return [name for name in built if os.path.dirname(name) in folders]
+    return [
+        name
+        for name in ignored
+        if name.endswith(_IMPORTED) and os.path.dirname(name) in folders
+    ]
 
 
 def find_commits(
@@ -270,26 +275,28 @@ def _prove(
         place.setup.folder.mkdir(parents=True, exist_ok=True)  # it may have come later
         outcome = place.run(experiments, repeat)
         if not walk.counts[commit].runs and commit not in walk.untestable:
-            why = f"can't be tested: {first_line(outcome.words)}"
-            tell(
-                f"   {words(commit)}: {why if outcome.result == 'other' else outcome.result}"
-            )
+            result: str = outcome.result
+            if result == "other":
+                result = f"can't be tested: {first_line(outcome.words)}"
+            tell(f"   {words(commit)}: {result}")
         return outcome
 
     walk = Walk(rows, ask, repeat.known)
+    good, bad = rows[0][0], rows[-1][0]
+    commits = counted(len(rows) - 1, "commit")
     steps = counted(len(rows).bit_length() - 1, "step")
-    tell(
-        f"   {counted(len(rows) - 1, 'commit')} since {words(rows[0][0])}: about {steps}"
-    )
-    found = walk.find()
+    tell(f"   {commits} since {words(good)}: about {steps}")
+    result = walk.find()
     proof = {**NO_PROOF, "type": "commit"}
-    if isinstance(found, str):
-        likely = walk.likeliest()[:_SHOWN] if walk.counts[rows[-1][0]].failed else []
-        told = [
-            f"{share:.0%} {words(each)}" for each, share in likely if each != rows[0][0]
-        ]
-        return proof | {"status": "undecided", "state": found, "suspicions": told}
-    commit, parent = found
+    if isinstance(result, str):
+        suspicions = []
+        if walk.counts[bad].failed:
+            for commit, share in walk.likeliest()[:_SHOWN]:
+                if commit != good:
+                    suspicions.append(f"{share:.0%} {words(commit)}")
+        proof |= {"status": "undecided", "state": result, "suspicions": suspicions}
+        return proof
+    commit, parent = result
     return proof | {
         "status": "proven",
         "state": words(commit),

@@ -62,21 +62,25 @@ def in_report(
         without: of those without it.
         other: what was different in these.
     """
-    low, high = (round(each, 6) for each in effect.interval)
-    return {
+    fields: dict[str, Any] = {
         "runs": effect.runs,
         "failed": effect.failed,
-        "without": without
-        and {"runs": without.runs, "failed": without.failed, "state": other},
-        "interval": {"low": low, "high": high} if effect.runs else None,
+        "without": None,
+        "interval": None,
     }
+    if effect.runs:
+        low, high = effect.interval
+        fields["interval"] = {"low": round(low, 6), "high": round(high, 6)}
+    if without is not None:
+        counts = {"runs": without.runs, "failed": without.failed}
+        fields["without"] = {**counts, "state": other}
+    return fields
 
 
 def lower_bound(count: Count, alpha: float = 0.05) -> float:
     """Return the rate below which so many failures or more would be rarer than `alpha`."""
-    return 1 - upper_bound(
-        Count(failed=count.runs - count.failed, runs=count.runs), alpha
-    )
+    passes = Count(failed=count.runs - count.failed, runs=count.runs)
+    return 1 - upper_bound(passes, alpha)
 
 
 def upper_bound(count: Count, alpha: float = 0.05) -> float:
@@ -84,10 +88,9 @@ def upper_bound(count: Count, alpha: float = 0.05) -> float:
     if count.failed >= count.runs:
         return 1.0
     # By logarithms: of a history's thousands of runs the coefficients are no floats any more.
+    runs = count.runs
     ways = [
-        math.lgamma(count.runs + 1)
-        - math.lgamma(failed + 1)
-        - math.lgamma(count.runs - failed + 1)
+        math.lgamma(runs + 1) - math.lgamma(failed + 1) - math.lgamma(runs - failed + 1)
         for failed in range(count.failed + 1)
     ]
     low, high = 0.0, 1.0
@@ -95,10 +98,13 @@ def upper_bound(count: Count, alpha: float = 0.05) -> float:
         rate = (low + high) / 2
         fails, passes = math.log(rate), math.log1p(-rate)
         at_most = sum(
-            math.exp(way + failed * fails + (count.runs - failed) * passes)
+            math.exp(way + failed * fails + (runs - failed) * passes)
             for failed, way in enumerate(ways)
         )
-        low, high = (rate, high) if at_most > alpha else (low, rate)
+        if at_most > alpha:
+            low = rate
+        else:
+            high = rate
     return high
 
 

@@ -213,9 +213,10 @@ class Walk:
         skipped = [*map(names.index, self.untestable)]
         best, commit = _TELLS_NOTHING, None
         for place, (name, contained) in enumerate(self._contained.items()):
-            share = 0.0
-            for share_of_each, group in groups.items():
-                share += share_of_each * (group & contained).bit_count()
+            share = sum(
+                share_of_each * (group & contained).bit_count()
+                for share_of_each, group in groups.items()
+            )
             told = share * (1 - share)
             if skipped:
                 distance = min(abs(place - other) for other in skipped)

@@ -3,7 +3,7 @@
 A snapshot is taken in the process that runs the tests, before and after some of them. None of the
 user's code runs meanwhile: objects are told apart by identity, and only what is made of Python's
 own scalars and containers is compared by value and shown. Attributes are read as in
-`hooks/inspection.py`. What a snapshot holds stays alive as long as the snapshot does, so an
+`hooks/py`. What a snapshot holds stays alive as long as the snapshot does, so an
 identity is never used twice.
 
 All state has a name in a source: an attribute in a module, a class or an instance, a variable in
@@ -32,7 +32,14 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.hooks import inspection, origin, tracebacks
+from pytest_failure_taxonomy.hooks import origin, tracebacks
+from pytest_failure_taxonomy.hooks.inspection import (
+    attribute_of,
+    body_of,
+    dotted_name_of,
+    module_of,
+    own_names_of,
+)
 from pytest_failure_taxonomy.survive import own_files
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy import packaged_table
@@ -232,9 +239,9 @@ class Snapshot:
 
     def _is_looked_into(self, holder: Any, depth: int) -> bool:
         kind = type(holder)
-        module = inspection.module_of(kind)
+        module = module_of(kind)
         if issubclass(kind, type):
-            return inspection.module_of(holder) == self._home
+            return module_of(holder) == self._home
         if _is_function(kind):
             return bool(
                 type(holder.__module__) is str and holder.__module__ == self._home
@@ -371,7 +378,7 @@ def _modules(
     own, libraries = {}, {}
     unnamed = [("", module) for module in others]
     for key, module in [*modules_now().items(), *unnamed]:
-        names = inspection.own_names_of(module)
+        names = own_names_of(module)
         file = names.get("__file__")
         place = None
         if type(file) is str:
@@ -387,7 +394,7 @@ def _modules(
 
 
 def _name_in(module: ModuleType) -> str:
-    return tracebacks.module_name_in(inspection.own_names_of(module))
+    return tracebacks.module_name_in(own_names_of(module))
 
 
 def _walking_order(module: str) -> tuple[bool, int]:
@@ -412,7 +419,7 @@ def _is_of_runner(module: str) -> bool:
 def _is_class_of(module: str, member: Any) -> bool:
     if not issubclass(type(member), type):
         return False
-    return bool(inspection.body_of(member).get("__module__") == module)
+    return bool(body_of(member).get("__module__") == module)
 
 
 def _is_function(kind: type) -> bool:
@@ -438,7 +445,7 @@ def _names_in(holder: Any) -> dict[str, Any]:
     """Return what an object holds by name; of a function also what it keeps between calls."""
     kind = type(holder)
     is_class = issubclass(kind, type)
-    names = dict(inspection.body_of(holder) if is_class else _dict_of(holder))
+    names = dict(body_of(holder) if is_class else _dict_of(holder))
     if kind is FunctionType:
         names["__defaults__"] = holder.__defaults__
         names["__kwdefaults__"] = holder.__kwdefaults__
@@ -467,10 +474,10 @@ def _put_attribute(
 def _dict_of(holder: Any) -> Any:
     # The first look of a thread at one of the user's own classes would call its `__init__`.
     kind = type(holder)
-    is_pythons = inspection.module_of(kind) in ("_thread", "asyncio.events")
+    is_pythons = module_of(kind) in ("_thread", "asyncio.events")
     if is_pythons and issubclass(kind, threading.local):
         return threading.local.__getattribute__(holder, "__dict__")
-    return inspection.own_names_of(holder)
+    return own_names_of(holder)
 
 
 def _put_item(
@@ -511,7 +518,7 @@ class _Content:
         base = _base_of(kind)
         if base is None:
             return f"{_name_of(value)}\0{id(value)}\0"
-        name = inspection.dotted_name_of(kind).removeprefix("builtins.")
+        name = dotted_name_of(kind).removeprefix("builtins.")
         length = base.__len__(value)
         self._elements_left -= length
         if depth > _DEEPEST or self._elements_left < 0:
@@ -575,10 +582,10 @@ def _name_of(value: Any) -> str:
             module = "?"
         return f"the function {module}.{value.__qualname__}"
     if issubclass(kind, type):
-        return f"the class {inspection.dotted_name_of(value)}"
+        return f"the class {dotted_name_of(value)}"
     if issubclass(kind, ModuleType):
         return f"the module {_name_in(value)}"
-    return f"an object of {inspection.dotted_name_of(kind)}"
+    return f"an object of {dotted_name_of(kind)}"
 
 
 def _base_of(kind: type) -> Any:
@@ -648,13 +655,13 @@ def _put_filters(was: Any) -> None:
 def _loops() -> Any:
     """Return asyncio's notes on the event loop of this thread, if it has any yet."""
     events = sys.modules.get("asyncio.events")
-    policy = inspection.attribute_of(events, "_event_loop_policy")
-    return _dict_of(inspection.attribute_of(policy, "_local"))
+    policy = attribute_of(events, "_event_loop_policy")
+    return _dict_of(attribute_of(policy, "_local"))
 
 
 def _take_loop() -> tuple[Any, ...]:
     loops = _loops()
-    return dict(loops), inspection.attribute_of(loops.get("_loop"), "_closed")
+    return dict(loops), attribute_of(loops.get("_loop"), "_closed")
 
 
 def _put_loop(was: Any) -> None:
@@ -706,14 +713,14 @@ def _loggers() -> dict[str, dict[str, Any]]:
     loggers = {"root": logging.root, **logging.root.manager.loggerDict}
     fields_by_path = {}
     for path, logger in loggers.items():
-        fields = inspection.own_names_of(logger)
+        fields = own_names_of(logger)
         if "handlers" in fields:
             fields_by_path[path] = fields
     return fields_by_path
 
 
 def _fields_of_new_logger() -> dict[str, Any]:
-    return inspection.own_names_of(logging.Logger(""))  # noqa: LOG001 - it is no logger of the tree
+    return own_names_of(logging.Logger(""))  # noqa: LOG001 - it is no logger of the tree
 
 
 def _take_logging() -> dict[str, Any]:
@@ -776,7 +783,7 @@ def _take_modules() -> dict[str, Any]:
 
 def _take_threads() -> dict[str, Any]:
     threads = threading.enumerate()
-    return {str(inspection.attribute_of(one, "_name")): one for one in threads}
+    return {str(attribute_of(one, "_name")): one for one in threads}
 
 
 _LIKELY: Final = (
