@@ -203,15 +203,15 @@ def list_runs(
         limit: how many runs to return.
         storms: only those in which most tests failed of one cause of the environment.
     """
-    began, verdict = (
-        ("started_at", "duration_seconds", "stage"),
-        ("reason", "kind", "owner"),
-    )
+    conditions = [*of_runs(wanted), *_of_verdicts(wanted)]
+    if storms:
+        conditions.append(~_NO_STORM)
     query = (
         select(
             RUN.id,
             PROJECT.name.label("project"),
-            *RUN[(*began, *verdict, "nodeid", "message")],
+            *RUN["started_at", "duration_seconds", "stage", "reason", "kind", "owner"],
+            *RUN["nodeid", "message"],
             RUN.commit_id.label("commit"),
             *RUN["branch", "passed", "failed", "errors", "completeness"],
             *RUN["storm", "storm_tests"],
@@ -220,9 +220,7 @@ def list_runs(
         )
         .join(PROJECTS)
         .outerjoin(ATTEMPTS, ATTEMPT.run_id == RUN.id)
-        .where(
-            *of_runs(wanted), *_of_verdicts(wanted), *([~_NO_STORM] if storms else [])
-        )
+        .where(*conditions)
         .order_by(RUN.started_at.desc(), RUN.number.desc())
         .limit(limit)
     )
@@ -243,27 +241,30 @@ def find_top(
     """
     runs, causes = of_runs(wanted, nodeid=False), _of_verdicts(wanted, CAUSE)
     if wanted.nodeid is not None:
-        of_tests = select(FAILURE.cause_id).join(TESTS, TEST.id == FAILURE.test_id)
-        causes.append(
-            CAUSE.id.in_(of_tests.where(*matches(TEST.nodeid, wanted.nodeid)))
+        of_tests = (
+            select(FAILURE.cause_id)
+            .join(TESTS, TEST.id == FAILURE.test_id)
+            .where(*matches(TEST.nodeid, wanted.nodeid))
         )
+        causes.append(CAUSE.id.in_(of_tests))
+    times = func.count().label("runs")
+    failures = func.sum(RUN_CAUSE.count).label("failures")
     counts = (
-        func.count().label("runs"),
-        func.sum(RUN_CAUSE.count).label("failures"),
-        func.sum(RUN_CAUSE.seconds).label("seconds"),
-    )
-    most = [each.desc() for each in counts[:2]]
-    counted = (
-        select(RUN_CAUSE.cause_id, *counts)
+        select(
+            RUN_CAUSE.cause_id,
+            times,
+            failures,
+            func.sum(RUN_CAUSE.seconds).label("seconds"),
+        )
         .group_by(RUN_CAUSE.cause_id)
-        .order_by(*most, RUN_CAUSE.cause_id)
+        .order_by(times.desc(), failures.desc(), RUN_CAUSE.cause_id)
         .limit(limit if each else 10 * limit)
     )
     if runs:
-        counted = counted.join(RUNS).where(*runs)
+        counts = counts.join(RUNS).where(*runs)
     if causes:
-        counted = counted.where(RUN_CAUSE.cause_id.in_(select(CAUSE.id).where(*causes)))
-    best = counted.subquery()
+        counts = counts.where(RUN_CAUSE.cause_id.in_(select(CAUSE.id).where(*causes)))
+    best = counts.subquery()
     query = (
         select(
             PROJECT.name.label("project"),
@@ -282,28 +283,34 @@ def find_top(
         .order_by(best.c.runs.desc(), best.c.failures.desc(), CAUSE.id)
     )
     with history.reading() as connection:
-        found = [dict(row) for row in connection.execute(query).mappings()]
-        rows = {row.pop("id"): TopRow(**row) for row in found}
+        rows = {}
+        for fields in connection.execute(query).mappings():
+            cause, row = fields["id"], dict(fields)
+            del row["id"]
+            rows[cause] = TopRow(**row)
         if each:
             return [*rows.values()]
+        # Sets of runs are whole numbers with one bit a run.
         window = _window([*runs, _NO_STORM], WINDOW_RUNS)
-        had = dict.fromkeys(rows, 0)  # sets of runs: whole numbers with one bit a run
-        of_causes = select(RUN_CAUSES).join(
-            window, window.c.number == RUN_CAUSE.run_number
-        )
-        for row in rows_with(connection, of_causes, RUN_CAUSE.cause_id, list(rows)):
-            had[row.cause_id] |= 1 << row.run_number
-        every = sum(1 << run for run in connection.scalars(select(window.c.number)))
-    for cluster in find_clusters(had, dict.fromkeys(had, every)):
+        every_run = 0
+        for number in connection.scalars(select(window.c.number)):
+            every_run |= 1 << number
+        had = dict.fromkeys(rows, 0)
+        is_in_window = window.c.number == RUN_CAUSE.run_number
+        of_causes = select(RUN_CAUSES).join(window, is_in_window)
+        for run_cause in rows_with(connection, of_causes, RUN_CAUSE.cause_id, rows):
+            had[run_cause.cause_id] |= 1 << run_cause.run_number
+    for cluster in find_clusters(had, dict.fromkeys(had, every_run)):
         first, *others = [cause for cause in rows if cause in cluster]
-        joined = [rows[first], *map(rows.pop, others)]
+        companions = [rows.pop(cause) for cause in others]
+        joined = [rows[first], *companions]
         rows[first] = replace(
             rows[first],
             failures=sum(row.failures for row in joined),
             seconds=sum(row.seconds for row in joined),
             first_seen=min(row.first_seen for row in joined),
             last_seen=max(row.last_seen for row in joined),
-            companions=tuple(row.fingerprint for row in joined[1:]),
+            companions=tuple(row.fingerprint for row in companions),
         )
     return [*rows.values()][:limit]
 
@@ -315,39 +322,35 @@ def count_periods(
     query = select(RUN.started_at, RUN.reason, RUN.duration_seconds).where(
         *of_runs(wanted), *_of_verdicts(wanted)
     )
-    with history.reading() as connection:
-        rows = connection.execute(query).all()
     by_period: dict[str, list[Any]] = {}
-    for row in rows:
-        day = row.started_at
-        if by == "week":
-            day -= timedelta(days=day.weekday())
-        begins = day.strftime("%Y-%m" if by == "month" else "%Y-%m-%d")
-        by_period.setdefault(begins, []).append(row)
-    periods = []
-    for begins, rows in sorted(by_period.items()):
-        reasons = Counter[str]()
-        seconds: defaultdict[str, float] = defaultdict(float)
-        for row in rows:
-            if row.reason is not None:
-                reasons[row.reason] += 1
-                seconds[row.reason] += row.duration_seconds or 0.0
-        periods.append(
-            Period(
-                begins=begins,
-                runs=len(rows),
-                failed=sum(reasons.values()),
-                unclassified=reasons[UNCLASSIFIED],
-                minutes_lost=sum(seconds.values()) / 60,
-                reasons=dict(
-                    sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
-                ),
-                minutes_by_reason={
-                    name: each / 60 for name, each in sorted(seconds.items())
-                },
-            )
-        )
-    return periods
+    with history.reading() as connection:
+        for run in connection.execute(query):
+            day = run.started_at
+            if by == "week":
+                day -= timedelta(days=day.weekday())
+            begins = day.strftime("%Y-%m" if by == "month" else "%Y-%m-%d")
+            by_period.setdefault(begins, []).append(run)
+    return [_count_period(begins, runs) for begins, runs in sorted(by_period.items())]
+
+
+def _count_period(begins: str, runs: Sequence[Any]) -> Period:
+    reasons = Counter[str]()
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for run in runs:
+        if run.reason is not None:
+            reasons[run.reason] += 1
+            seconds[run.reason] += run.duration_seconds or 0.0
+    return Period(
+        begins=begins,
+        runs=len(runs),
+        failed=reasons.total(),
+        unclassified=reasons[UNCLASSIFIED],
+        minutes_lost=sum(seconds.values()) / 60,
+        reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
+        minutes_by_reason={
+            reason: lost / 60 for reason, lost in sorted(seconds.items())
+        },
+    )
 
 
 def prune(
@@ -363,20 +366,20 @@ def prune(
     database needs on disk shrinks.
     """
     wanted = Wanted(project=project, until=before)
+    of_tests: list[ColumnElement[bool]] = [TEST.last_seen < before]
+    of_proofs: list[ColumnElement[bool]] = [PROOF.known_since < before]
+    if project is not None:
+        of_tests.append(TEST.project_id.in_(_projects(project)))
+        of_proofs.append(PROOF.project_id.in_(_projects(project)))
+    has_outcome = select(OUTCOME.test_id).where(OUTCOME.test_id == TEST.id).exists()
     with history.writing() as connection:
-        numbers = list(connection.scalars(select(RUN.number).where(*of_runs(wanted))))
+        runs = select(RUN.number).where(*of_runs(wanted))
+        numbers = connection.scalars(runs).all()
         if dry_run:
             return len(numbers)
         remove_runs(connection, numbers)
-        gone = TEST.last_seen < before
-        if project is not None:
-            gone = and_(gone, TEST.project_id.in_(_projects(project)))
-        used = select(OUTCOME.test_id).where(OUTCOME.test_id == TEST.id)
-        connection.execute(TESTS.delete().where(gone, ~used.exists()))
-        old = PROOF.known_since < before
-        if project is not None:
-            old = and_(old, PROOF.project_id.in_(_projects(project)))
-        connection.execute(PROOFS.delete().where(old))
+        connection.execute(TESTS.delete().where(*of_tests, ~has_outcome))
+        connection.execute(PROOFS.delete().where(*of_proofs))
     if numbers and history.is_sqlite:
         history.shrink()
     return len(numbers)
@@ -388,24 +391,25 @@ def _projects(name: str) -> Select[tuple[int]]:
 
 def of_runs(wanted: Wanted, *, nodeid: bool = True) -> list[ColumnElement[bool]]:
     """Return the conditions on runs, whatever their verdict is."""
-    found = [
+    conditions = [
         *matches(RUN.branch, wanted.branch),
         *_equals(RUN.stage, wanted.stage),
     ]
     if wanted.project is not None:
-        found.append(RUN.project_id.in_(_projects(wanted.project)))
+        conditions.append(RUN.project_id.in_(_projects(wanted.project)))
     if wanted.since is not None:
-        found.append(RUN.started_at >= wanted.since)
+        conditions.append(RUN.started_at >= wanted.since)
     if wanted.until is not None:
-        found.append(RUN.started_at < wanted.until)
+        conditions.append(RUN.started_at < wanted.until)
     if nodeid and wanted.nodeid is not None:
+        is_wanted = matches(TEST.nodeid, wanted.nodeid)
         failing = (
             select(OUTCOME.run_number)
             .join(TESTS)
-            .where(*matches(TEST.nodeid, wanted.nodeid), OUTCOME.outcome.in_(FAILING))
+            .where(*is_wanted, OUTCOME.outcome.in_(FAILING))
         )
-        found.append(RUN.number.in_(failing))
-    return found
+        conditions.append(RUN.number.in_(failing))
+    return conditions
 
 
 def _of_verdicts(wanted: Wanted, columns: Any = RUN) -> list[ColumnElement[bool]]:
@@ -457,48 +461,50 @@ def find_flaky(
     Raises:
         HistoryError: only tests that fail together are wanted, and it has too few runs to tell.
     """
+    conditions = [*of_runs(wanted, nodeid=False), _TELLS_OF_FLAKINESS]
     with history.reading() as connection:
-        window = _window([*of_runs(wanted, nodeid=False), _TELLS_OF_FLAKINESS], runs)
-        pattern = matches(TEST.nodeid, wanted.nodeid)
-        of_names = select(TEST.id).where(*pattern) if pattern else None
-        found, ended = _flaky_rows(connection, window, of_names)
-        shown = sorted(found, key=lambda test: (-found[test].failures, test))
-        clusters: dict[
-            int, tuple[int, ...]
-        ] = {}  # by the test that stands for the others
+        window = _window(conditions, runs)
+        of_names = None
+        if wanted.nodeid is not None:
+            of_names = select(TEST.id).where(*matches(TEST.nodeid, wanted.nodeid))
+        rows, ends = _flaky_rows(connection, window, of_names)
+        shown = sorted(rows, key=lambda test: (-rows[test].failures, test))
+        companions: dict[int, list[int]] = {}
         if not each:
-            failed, known = _sets_of_runs(found, ended)
+            failed, known = _sets_of_runs(rows, ends)
             is_telling = len(comparable_tests(failed, known)[0]) > 1
-            if not (alone or is_telling) and len(found) > 1:
+            if not (alone or is_telling) and len(rows) > 1:
                 raise HistoryError(
-                    f"history: of {len(found)} flaky tests fewer than two have failed often enough "
-                    f"in the latest {counted(len(ended), 'run')} to tell which fail together; add "
+                    f"history: of {len(rows)} flaky tests fewer than two have failed often enough "
+                    f"in the latest {counted(len(ends), 'run')} to tell which fail together; add "
                     "more, with all of their tests, by: failure-taxonomy history add REPORT"
                 )
             for cluster in find_clusters(failed, known):
                 first, *others = [test for test in shown if test in cluster]
-                clusters[first] = (first, *others)
+                companions[first] = others
                 shown = [test for test in shown if test not in others]
-        shown = [test for test in shown if alone or test in clusters][:limit]
-        types = _types_of(connection, window, shown)
-        return [
-            replace(
-                found[test],
-                **types.get(test, {}),
-                companions=tuple(
-                    found[other].nodeid for other in clusters.get(test, ())[1:]
-                ),
-                common=_in_common(connection, window, clusters.get(test, ())),
-            )
-            for test in shown
-        ]
+        if not alone:
+            shown = [test for test in shown if test in companions]
+        types = _types_of(connection, window, shown[:limit])
+        flaky = []
+        for test in shown[:limit]:
+            row = replace(rows[test], **types.get(test, {}))
+            if others := companions.get(test, []):
+                row = replace(
+                    row,
+                    companions=tuple(rows[other].nodeid for other in others),
+                    common=_in_common(connection, window, [test, *others]),
+                )
+            flaky.append(row)
+        return flaky
 
 
 def count_trials(history: History, wanted: Wanted = ALL) -> int:
     """Return how many runs are trials of a harness, which say nothing of flaky tests."""
-    trials = RUN.source == TRIAL, *of_runs(wanted, nodeid=False)
+    conditions = of_runs(wanted, nodeid=False)
+    trials = select(func.count(RUN.number)).where(RUN.source == TRIAL, *conditions)
     with history.reading() as connection:
-        return connection.scalar(select(func.count(RUN.number)).where(*trials)) or 0
+        return connection.scalar(trials) or 0
 
 
 def find_new_tests(
@@ -511,22 +517,18 @@ def find_new_tests(
     """
     at, name = started_at(report), project_of(report)
     digests = {digest_of(nodeid): nodeid for nodeid in nodeids}
+    project = _projects(name).scalar_subquery()
+    earlier = select(RUN.number).where(RUN.project_id == project, RUN.started_at < at)
+    seen = select(TEST.digest).where(TEST.project_id == project, TEST.first_seen < at)
     with history.reading() as connection:
-        project = select(PROJECT.id).where(PROJECT.name == name).scalar_subquery()
-        earlier = select(RUN.number).where(
-            RUN.project_id == project, RUN.started_at < at
-        )
         if connection.scalar(earlier.limit(1)) is None:
             raise HistoryError(
                 f"history: it has no run of {name} before that of the report, so every test would "
                 "be new; add earlier ones by: failure-taxonomy history add REPORT"
             )
-        seen = select(TEST.digest).where(
-            TEST.project_id == project, TEST.first_seen < at
-        )
-        rows = rows_with(connection, seen, TEST.digest, list(digests))
-        known = {row.digest for row in rows}
-    return [nodeid for digest, nodeid in digests.items() if digest not in known]
+        for row in rows_with(connection, seen, TEST.digest, [*digests]):
+            del digests[row.digest]
+    return [*digests.values()]
 
 
 def wilson_interval(failures: int, runs: int) -> tuple[float, float]:
@@ -543,13 +545,7 @@ def wilson_interval(failures: int, runs: int) -> tuple[float, float]:
 def _window(conditions: Iterable[ColumnElement[bool]], runs: int) -> Any:
     """Return the latest runs of those that are meant, as a table expression."""
     return (
-        select(
-            RUN.number,
-            RUN.started_at,
-            RUN.commit_id,
-            RUN.branch,
-            RUN.dirty,
-        )
+        select(*RUN["number", "started_at", "commit_id", "branch", "dirty"])
         .where(*conditions)
         .order_by(RUN.started_at.desc())
         .limit(runs)

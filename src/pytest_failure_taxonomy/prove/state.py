@@ -3,7 +3,7 @@
 A snapshot is taken in the process that runs the tests, before and after some of them. None of the
 user's code runs meanwhile: objects are told apart by identity, and only what is made of Python's
 own scalars and containers is compared by value and shown. Attributes are read as in
-`hooks/py`. What a snapshot holds stays alive as long as the snapshot does, so an
+`hooks/inspection.py`. What a snapshot holds stays alive as long as the snapshot does, so an
 identity is never used twice.
 
 All state has a name in a source: an attribute in a module, a class or an instance, a variable in
