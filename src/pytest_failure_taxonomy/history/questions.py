@@ -6,9 +6,11 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from math import sqrt
+from operator import attrgetter
 from statistics import NormalDist
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     Column,
@@ -553,130 +555,150 @@ def _window(conditions: Iterable[ColumnElement[bool]], runs: int) -> Any:
     )
 
 
-_Tests = frozenset[int]
-"""Tests by their ids."""
+class _Ended(NamedTuple):
+    """The tests of a run by their ids; what passed on a rerun is among both."""
+
+    failed: set[int]
+    passed: set[int]
+
+
+class _Sides:
+    """The tests that failed and those that passed: last on a branch, or ever on a commit."""
+
+    def __init__(self) -> None:
+        self.failed: set[int] = set()
+        self.passed: set[int] = set()
 
 
 def _flaky_rows(
-    connection: Connection, window: Any, ids: Any
-) -> tuple[dict[int, FlakyRow], list[tuple[_Tests, _Tests]]]:
+    connection: Connection,
+    window: Any,
+    ids: Any,
+) -> tuple[dict[int, FlakyRow], list[_Ended]]:
     """Return the flaky tests within a window of runs, by id, and how the tests of each run ended.
-
-    Of each run, by time, it gives the tests that failed and those that passed; what passed on a
-    rerun is among both.
-
-    The database gives one row a run, with the tests of each outcome as one text: a thousand runs of
-    five hundred tests come in a third of the time that grouping them by test takes.
 
     Args:
         connection: has begun a transaction.
         window: the runs, as `_window` returns them.
         ids: the tests to look at, as a list or a query; `None` for all.
     """
-    conditions = [] if ids is None else [OUTCOME.test_id.in_(ids)]
-    test = cast(OUTCOME.test_id, Text)
-    of_runs = (
-        select(
-            OUTCOME.run_number,
-            *(
-                func.aggregate_strings(case((OUTCOME.outcome.in_(outcomes), test)), ",")
-                for outcomes in (FAILING, ("passed",), ("flaky",))
-            ),
-        )
-        .select_from(OUTCOMES.join(window, window.c.number == OUTCOME.run_number))
-        .where(*conditions)
-        .group_by(OUTCOME.run_number)
-    )
-    outcomes = {
-        number: [
-            frozenset(map(int, tests.split(","))) if tests else frozenset()
-            for tests in found
-        ]
-        for number, *found in connection.execute(of_runs)
-    }
+    outcomes = _outcomes_by_run(connection, window, ids)
     runs, failures, reruns, commits, changes = (Counter[int]() for _ in range(5))
     last_failed: dict[int, datetime] = {}
-    # The tests that failed and those that passed: the last time on a branch, and ever on a commit.
-    of_branch: dict[str | None, tuple[set[int], set[int]]] = defaultdict(
-        lambda: (set(), set())
-    )
-    of_commit: dict[str, tuple[set[int], set[int]]] = defaultdict(
-        lambda: (set(), set())
-    )
+    by_branch: defaultdict[str | None, _Sides] = defaultdict(_Sides)
+    by_commit: defaultdict[str, _Sides] = defaultdict(_Sides)
     have_passed: set[int] = set()
-    ended = []
+    ends = []
     by_time = select(window).order_by(window.c.started_at, window.c.number)
     for run in connection.execute(by_time).all():
         if run.number not in outcomes:
             continue
         failed, passed, rerun = outcomes[run.number]
-        good, bad = (
-            passed | rerun,
-            failed | rerun,
-        )  # what passed on a rerun has failed, too
-        ended.append((bad, good))
-        runs.update(good | bad)
-        failures.update(bad)
+        # What passed on a rerun has failed, too.
+        ended = _Ended(failed=failed | rerun, passed=passed | rerun)
+        ends.append(ended)
+        runs.update(ended.failed | ended.passed)
+        failures.update(ended.failed)
         reruns.update(rerun)
-        last_failed.update(dict.fromkeys(bad, run.started_at))
-        have_passed |= good
-        failed_last, passed_last = of_branch[run.branch]
-        changes.update((failed & passed_last) | (good & failed_last))
-        failed_last -= good
-        failed_last |= failed
-        passed_last -= failed
-        passed_last |= good
+        last_failed.update(dict.fromkeys(ended.failed, run.started_at))
+        have_passed |= ended.passed
+        last = by_branch[run.branch]
+        changes.update((failed & last.passed) | (ended.passed & last.failed))
+        last.failed -= ended.passed
+        last.failed |= failed
+        last.passed -= failed
+        last.passed |= ended.passed
         if run.commit_id is not None and not run.dirty:
-            of_commit[run.commit_id][0].update(failed)
-            of_commit[run.commit_id][1].update(good)
-    for failed_on_it, passed_on_it in of_commit.values():
-        commits.update(failed_on_it & passed_on_it)
-    flaky = [
-        test
-        for test in failures
-        if test in have_passed
-        and (commits[test] or reruns[test] or changes[test] >= CHANGES_OF_MIND)
-    ]
+            commit = by_commit[run.commit_id]
+            commit.failed |= failed
+            commit.passed |= ended.passed
+    for commit in by_commit.values():
+        commits.update(commit.failed & commit.passed)
+    flaky = []
+    for test in failures:
+        goes_both_ways = commits[test] or reruns[test]
+        if test in have_passed and (goes_both_ways or changes[test] >= CHANGES_OF_MIND):
+            flaky.append(test)
     unwritten = _passes_unwritten(connection, window, flaky)
-    named = select(TEST.id, TEST.nodeid)
-    nodeids = {
-        row.id: row.nodeid for row in rows_with(connection, named, TEST.id, flaky)
-    }
+    names = rows_with(connection, select(TEST.id, TEST.nodeid), TEST.id, flaky)
+    nodeids = {row.id: row.nodeid for row in names}
     rows = {}
-    for row_id in flaky:
-        known = runs[row_id] + unwritten.get(row_id, 0)
-        low, high = wilson_interval(failures[row_id], known)
-        if low >= WORTH_QUARANTINE:
-            advice = "quarantine"
-        else:
-            advice = "watch" if high >= WORTH_QUARANTINE else "keep"
-        rows[row_id] = FlakyRow(
-            nodeid=nodeids[row_id],
+    for test in flaky:
+        times = failures[test]
+        known = runs[test] + unwritten.get(test, 0)
+        low, high = wilson_interval(times, known)
+        rows[test] = FlakyRow(
+            nodeid=nodeids[test],
             runs=known,
-            failures=failures[row_id],
-            rate=failures[row_id] / known,
+            failures=times,
+            rate=times / known,
             low=low,
             high=high,
-            commits=commits[row_id],
-            changes=changes[row_id],
-            last_failed=last_failed[row_id],
-            advice=advice,
+            commits=commits[test],
+            changes=changes[test],
+            last_failed=last_failed[test],
+            advice=_advise(low, high),
         )
-    return rows, ended
+    return rows, ends
+
+
+def _outcomes_by_run(
+    connection: Connection,
+    window: Any,
+    ids: Any,
+) -> dict[int, list[set[int]]]:
+    """Return the tests of each run that failed, passed, and passed on a rerun.
+
+    The database gives one row a run, with the tests of each outcome as one text: a thousand runs of
+    five hundred tests come in a third of the time that grouping them by test takes.
+    """
+    conditions = [] if ids is None else [OUTCOME.test_id.in_(ids)]
+    test_id = cast(OUTCOME.test_id, Text)
+
+    def join_tests(*outcomes: str) -> Any:
+        return func.aggregate_strings(
+            case((OUTCOME.outcome.in_(outcomes), test_id)), ","
+        )
+
+    of_runs = (
+        select(
+            OUTCOME.run_number,
+            join_tests(*FAILING),
+            join_tests("passed"),
+            join_tests("flaky"),
+        )
+        .select_from(OUTCOMES.join(window, window.c.number == OUTCOME.run_number))
+        .where(*conditions)
+        .group_by(OUTCOME.run_number)
+    )
+    outcomes = {}
+    for number, *texts in connection.execute(of_runs):
+        outcomes[number] = [
+            {*map(int, text.split(","))} if text else set() for text in texts
+        ]
+    return outcomes
+
+
+def _advise(low: float, high: float) -> str:
+    """Return what to do with a flaky test, by the bounds of its rate of failures."""
+    if low >= WORTH_QUARANTINE:
+        return "quarantine"
+    return "watch" if high >= WORTH_QUARANTINE else "keep"
 
 
 def _sets_of_runs(
-    tests: Collection[int], ended: Iterable[tuple[_Tests, _Tests]]
+    tests: Collection[int],
+    ends: Iterable[_Ended],
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Return by test the runs in which it failed, and those in which it passed or failed.
 
     A set of runs is a whole number with one bit a run.
     """
     failed, known = dict.fromkeys(tests, 0), dict.fromkeys(tests, 0)
-    for place, (bad, good) in enumerate(ended):
-        for test in bad & failed.keys():
+    for place, ended in enumerate(ends):
+        for test in ended.failed & failed.keys():
             failed[test] |= 1 << place
-        for test in (bad | good) & known.keys():
+        for test in (ended.failed | ended.passed) & known.keys():
             known[test] |= 1 << place
     return failed, known
 
@@ -694,19 +716,18 @@ def _in_common(connection: Connection, window: Any, tests: Sequence[int]) -> str
         .group_by(FAILURE.test_id, FAILURE.message, CAUSE.title)
     )
     levels = [(defaultdict[str, set[int]](set), Counter[str]()) for _ in range(3)]
-    for test, message, title, times in connection.execute(query) if tests else ():
-        for (of_tests, failures), words in zip(
-            levels, (title, message, message.partition(":")[0]), strict=True
-        ):
-            of_tests[words].add(test)
-            failures[words] += times
-    for of_tests, failures in levels:
+    for test, message, title, times in connection.execute(query):
+        texts = (title, message, message.partition(":")[0])
+        for (tests_by_text, failures), text in zip(levels, texts, strict=True):
+            tests_by_text[text].add(test)
+            failures[text] += times
+    for tests_by_text, failures in levels:
         most = max(
-            of_tests,
-            key=lambda words: (len(of_tests[words]), failures[words]),
+            tests_by_text,
+            key=lambda text: (len(tests_by_text[text]), failures[text]),
             default="",
         )
-        if most and 2 * len(of_tests[most]) > len(tests):
+        if most and 2 * len(tests_by_text[most]) > len(tests):
             return most
     return None
 
@@ -715,18 +736,17 @@ def _types_of(
     connection: Connection, window: Any, tests: Sequence[int]
 ) -> dict[int, dict[str, str]]:
     """Return type, status and evidence of tests of which they are proven or suspected."""
-    failures = select(*FAILURE["test_id", "run_number", "message"]).join(
-        window, window.c.number == FAILURE.run_number
-    )
-    raised = rows_with(connection, failures, FAILURE.test_id, tests)
-    messages = {(row.test_id, row.run_number): row.message or "" for row in raised}
-    of_seen = RUN["started_at", "branch", "duration_seconds", "collected", "ci_job"]
-    has_failed = OUTCOME.outcome != "passed"
-    ended = (
+    is_in_window = window.c.number == FAILURE.run_number
+    columns = FAILURE["test_id", "run_number", "message"]
+    failures = select(*columns).join(window, is_in_window)
+    messages = {}
+    for row in rows_with(connection, failures, FAILURE.test_id, tests):
+        messages[row.test_id, row.run_number] = row.message or ""
+    outcomes = (
         select(
             *OUTCOME["test_id", "run_number"],
-            *of_seen,
-            has_failed,
+            *RUN["started_at", "branch", "duration_seconds", "collected", "ci_job"],
+            OUTCOME.outcome != "passed",
             OUTCOME.seconds,
         )
         .select_from(OUTCOMES.join(RUNS).join(window, window.c.number == RUN.number))
@@ -734,29 +754,29 @@ def _types_of(
         .order_by(RUN.started_at, RUN.number)
     )
     seen = defaultdict[int, list[Seen]](list)
-    for row in rows_with(connection, ended, OUTCOME.test_id, tests):
-        test, run, *of_run = tuple(row)
-        seen[test].append(Seen._make([messages.get((test, run), ""), *of_run]))
+    for row in rows_with(connection, outcomes, OUTCOME.test_id, tests):
+        test, run, *fields = tuple(row)
+        seen[test].append(Seen(messages.get((test, run), ""), *fields))
     types = {}
-    for test, of_test in seen.items():
-        for found in suspicions_of(of_test)[:1]:
+    for test, runs in seen.items():
+        for suspicion in suspicions_of(runs)[:1]:
             types[test] = {
-                "type": found.type,
+                "type": suspicion.type,
                 "status": "suspected",
-                "evidence": found.evidence,
+                "evidence": suspicion.evidence,
             }
     # The few causes first: tests may have very many failures.
     proofs = connection.execute(select(CAUSE.id, PROOF.proof).join(PROOFS, _PROVEN))
     proven = {row.id: row.proof for row in proofs}
     failed_of = select(*FAILURE["test_id", "cause_id"]).distinct()
-    for row in rows_with(connection, failed_of, FAILURE.cause_id, list(proven)):
+    for row in rows_with(connection, failed_of, FAILURE.cause_id, proven):
         if row.test_id in seen:
             proof = _stored_proof(proven[row.cause_id])
-            words = {"status": "proven", "evidence": proof_words(proof, None)[0]}
             types[row.test_id] = {
                 "type": proof["type"],
                 "proof": proof["type"],
-                **words,
+                "status": "proven",
+                "evidence": proof_words(proof, None)[0],
             }
     return types
 
@@ -769,7 +789,7 @@ def _passes_unwritten(
     A test's passes are written down from its first failure on, with the last one before it. Until
     then it has passed in each run that came to its end, from the one on in which it was first seen.
     """
-    found: dict[int, int] = {}
+    unwritten: dict[int, int] = {}
     for some in parts(ids):
         first = (
             select(OUTCOME.test_id, func.min(window.c.started_at).label("at"))
@@ -792,8 +812,8 @@ def _passes_unwritten(
             )
             .group_by(TEST.id)
         )
-        found.update(tuple(row) for row in connection.execute(passes))
-    return found
+        unwritten.update(map(tuple, connection.execute(passes)))
+    return unwritten
 
 
 _TESTS_OF_A_GROUP: Final = 50
@@ -870,17 +890,15 @@ def states_of(history: History, report: Mapping[str, Any]) -> dict[str, GroupSta
     if theirs has the same reason, kind and node id. It has come back if a run of the same stage and
     branch has succeeded since.
     """
-    groups = {each["fingerprint"]: each for each in report["groups"]}
+    groups = {group["fingerprint"]: group for group in report["groups"]}
     verdict = report["verdict"]
-    codes = verdict and (verdict["reason"], verdict["kind"])
     with history.reading() as connection:
         earlier = _Earlier(connection, report)
         states = earlier.states_of(groups) if groups else {}
-        if codes not in (
-            None,
-            *((each["reason"], each["kind"]) for each in report["groups"]),
-        ):
-            states[VERDICT] = earlier.state_of_verdict()
+        if verdict is not None:
+            codes = [(group["reason"], group["kind"]) for group in groups.values()]
+            if (verdict["reason"], verdict["kind"]) not in codes:
+                states[VERDICT] = earlier.state_of_verdict()
     return states
 
 
@@ -892,12 +910,12 @@ def proofs_of(history: History, report: Mapping[str, Any]) -> dict[str, dict[str
     names = [cause["key"] for cause in report["causes"]]
     names += [group["fingerprint"] for group in report["groups"]]
     query = select(PROOFS).where(PROOF.project_id.in_(_projects(project_of(report))))
-    found = {}
+    proofs = {}
     with history.reading() as connection:
         for row in rows_with(connection, query, PROOF.name, names):
             since = f"{row.known_since.isoformat(timespec='seconds')}Z"
-            found[row.name] = {**_stored_proof(row.proof), "known_since": since}
-    return found
+            proofs[row.name] = {**_stored_proof(row.proof), "known_since": since}
+    return proofs
 
 
 def _stored_proof(text: str) -> dict[str, Any]:
@@ -1009,21 +1027,20 @@ def _only_one(
 
 def _since(connection: Connection, cause: Any, test: Any = None) -> Since:
     """Return when a cause began, or when it began to fail one test."""
-    had = RUN.number.in_(
-        select(RUN_CAUSE.run_number).where(RUN_CAUSE.cause_id == cause.id)
-        if test is None
-        else select(FAILURE.run_number).where(
-            FAILURE.cause_id == cause.id, FAILURE.test_id == test.id
-        )
-    )
-    by_time = select(RUNS).where(had).order_by(RUN.started_at, RUN.number)
-    runs = connection.execute(by_time).all()
+    if test is None:
+        numbers = select(RUN_CAUSE.run_number).where(RUN_CAUSE.cause_id == cause.id)
+    else:
+        is_of_both = (FAILURE.cause_id == cause.id) & (FAILURE.test_id == test.id)
+        numbers = select(FAILURE.run_number).where(is_of_both)
+    had = select(RUNS).where(RUN.number.in_(numbers))
+    runs = connection.execute(had.order_by(RUN.started_at, RUN.number)).all()
     first, last = runs[0], runs[-1]
-    here = [each for each in runs if each.branch == last.branch]
+    streaks = [run for run in runs if run.branch == last.branch]
     passed = _last_pass_before(connection, cause, last, test)
-    streak = next(
-        each for each in here if passed is None or each.started_at > passed.started_at
-    )
+    if passed is not None:
+        streaks = [run for run in streaks if run.started_at > passed.started_at]
+    streak = streaks[0]
+    proof = select(PROOF.type).join(CAUSES, _PROVEN).where(CAUSE.id == cause.id)
     return Since(
         nodeid=None if test is None else test.name,
         fingerprint=cause.fingerprint,
@@ -1031,20 +1048,18 @@ def _since(connection: Connection, cause: Any, test: Any = None) -> Since:
         reason=cause.reason,
         kind=cause.kind,
         runs=len(runs),
-        branches=tuple(sorted({each.branch for each in runs if each.branch})),
+        branches=tuple(sorted({run.branch for run in runs if run.branch})),
         first_run=first.id,
         first_seen=first.started_at,
         first_commit=first.commit_id,
         streak_run=streak.id,
         streak_seen=streak.started_at,
         streak_commit=streak.commit_id,
-        last_passed_commit=passed.commit_id if passed else None,
-        last_passed_run=passed.id if passed else None,
-        last_passed_at=passed.started_at if passed else None,
+        last_passed_commit=passed and passed.commit_id,
+        last_passed_run=passed and passed.id,
+        last_passed_at=passed and passed.started_at,
         last_seen=last.started_at,
-        proof=connection.scalar(
-            select(PROOF.type).join(CAUSES, _PROVEN).where(CAUSE.id == cause.id)
-        ),
+        proof=connection.scalar(proof),
     )
 
 
@@ -1078,76 +1093,96 @@ class _Earlier:
         self, groups: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, GroupState]:
         """Return the states of groups by fingerprint."""
+        seen = self._runs_by_fingerprint(groups)
+        most = max(1, min(_TESTS_OF_A_GROUP, _TESTS_OF_A_RUN // len(groups)))
+        tests = self._find_tests(groups, most)
+        old: set[int] = set()
+        for name in seen:
+            old.update(row.id for row in tests[name])
+        window = _window([self._earlier, _TELLS_OF_FLAKINESS], WINDOW_RUNS)
+        flaky: dict[int, FlakyRow] = {}
+        for part in parts(sorted(old)):
+            flaky |= _flaky_rows(self._connection, window, part)[0]
+        passes = self._passes(sorted(old), self._report["summary"]["collected"])
+        states = {}
+        for name, rows in tests.items():
+            if seen.get(name):
+                ids = [row.id for row in rows]
+                states[name] = self._state(seen[name], ids, flaky, passes)
+                continue
+            # Passes of tests that have never failed are not kept, each by itself.
+            last = max((row.last_passed_run or 0 for row in rows), default=0)
+            passed = self._run(RUN.number == last) or self._last_pass([], passes)
+            states[name] = replace(_NEW, **self._since_pass(passed))
+        return states
+
+    def _runs_by_fingerprint(self, names: Iterable[str]) -> dict[str, list[Any]]:
+        """Return the earlier runs of the causes that are known, counted by branch."""
         of_project = select(CAUSE.fingerprint, CAUSE.id).where(
             CAUSE.project_id == self._project
         )
-        rows = rows_with(self._connection, of_project, CAUSE.fingerprint, list(groups))
-        causes = {row.fingerprint: row.id for row in rows}
         had = (
             select(RUN_CAUSE.cause_id, RUN.branch, *_TIMES_OF_RUNS)
             .join(RUNS)
             .where(self._earlier)
             .group_by(RUN_CAUSE.cause_id, RUN.branch)
         )
-        if (
-            storm_of(self._report)[0] is None
-        ):  # what a storm brought is known to storms alone
+        # What a storm brought is known to storms alone.
+        if storm_of(self._report)[0] is None:
             had = had.where(RUN_CAUSE.in_storm.is_not(true()))
-        seen = defaultdict[int, list[Any]](list)
-        for row in rows_with(
-            self._connection, had, RUN_CAUSE.cause_id, list(causes.values())
-        ):
-            seen[row.cause_id].append(row)
-        looked_at = max(
-            1, min(_TESTS_OF_A_GROUP, _TESTS_OF_A_RUN // max(1, len(groups)))
+        connection = self._connection
+        causes = {}
+        for row in rows_with(connection, of_project, CAUSE.fingerprint, names):
+            causes[row.id] = row.fingerprint
+        seen: dict[str, list[Any]] = {name: [] for name in causes.values()}
+        for row in rows_with(connection, had, RUN_CAUSE.cause_id, causes):
+            seen[causes[row.cause_id]].append(row)
+        return seen
+
+    def _find_tests(
+        self,
+        groups: Mapping[str, Mapping[str, Any]],
+        most: int,
+    ) -> dict[str, list[Any]]:
+        """Return the rows of the first tests of each group, as far as they are known."""
+        digests = {}
+        for name, group in groups.items():
+            digests[name] = [*map(digest_of, group["nodeids"][:most])]
+        of_project = select(*TEST["digest", "id", "last_passed_run"]).where(
+            TEST.project_id == self._project
         )
-        named = {name: group["nodeids"][:looked_at] for name, group in groups.items()}
-        digests = {
-            digest_of(nodeid): nodeid
-            for nodeids in named.values()
-            for nodeid in nodeids
+        wanted = dict.fromkeys(chain.from_iterable(digests.values()))
+        rows = rows_with(self._connection, of_project, TEST.digest, wanted)
+        tests = {row.digest: row for row in rows}
+        return {
+            name: [tests[digest] for digest in of_group if digest in tests]
+            for name, of_group in digests.items()
         }
-        columns = TEST["digest", "id", "last_passed_run"]
-        known = select(*columns).where(TEST.project_id == self._project)
-        rows = rows_with(self._connection, known, TEST.digest, list(digests))
-        tests = {digests[row.digest]: row for row in rows}
-        old = {
-            tests[each].id for name in causes for each in named[name] if each in tests
-        }
-        window = _window([self._earlier, _TELLS_OF_FLAKINESS], WINDOW_RUNS)
-        flaky: dict[int, FlakyRow] = {}
-        for some in parts(sorted(old)):
-            flaky |= _flaky_rows(self._connection, window, some)[0]
-        passes = self._passes(sorted(old), self._report["summary"]["collected"])
-        found = {}
-        for name in groups:
-            of_group = [tests[each] for each in named[name] if each in tests]
-            if causes.get(name) in seen:
-                ids = [row.id for row in of_group]
-                found[name] = self._state(seen[causes[name]], ids, flaky, passes)
-            else:  # passes of tests that have never failed are not kept, each by itself
-                last = max((row.last_passed_run or 0 for row in of_group), default=0)
-                passed = self._run(RUN.number == last) or self._last_pass([], passes)
-                found[name] = replace(_NEW, **self._since_pass(passed))
-        return found
 
     def state_of_verdict(self) -> GroupState:
         """Return the state of the verdict."""
         verdict = self._report["verdict"]
-        had = and_(
-            self._earlier,
-            RUN.reason == verdict["reason"],
-            RUN.kind == verdict["kind"],
-            RUN.nodeid.is_not_distinct_from(clean_text(verdict["nodeid"], MAX_NODEID)),
+        query = (
+            select(RUN.branch, *_TIMES_OF_RUNS)
+            .where(
+                self._earlier,
+                RUN.reason == verdict["reason"],
+                RUN.kind == verdict["kind"],
+                RUN.nodeid.is_not_distinct_from(
+                    clean_text(verdict["nodeid"], MAX_NODEID)
+                ),
+            )
+            .group_by(RUN.branch)
         )
-        of_branches = (
-            select(RUN.branch, *_TIMES_OF_RUNS).where(had).group_by(RUN.branch)
-        )
-        rows = self._connection.execute(of_branches).all()
+        rows = self._connection.execute(query).all()
+        if not rows:
+            return _NEW
         passes = [
-            each for each in self._passes([], 1) if each[1].branch == self._branch
+            (test, row)
+            for test, row in self._passes([], 1)
+            if row.branch == self._branch
         ]
-        return self._state(rows, [], {}, passes) if rows else _NEW
+        return self._state(rows, [], {}, passes)
 
     def _state(
         self,
@@ -1156,50 +1191,50 @@ class _Earlier:
         flaky: Mapping[int, FlakyRow],
         passes: Sequence[tuple[int | None, Any]],
     ) -> GroupState:
-        first = min(rows, key=lambda row: row.first)
+        first = min(rows, key=attrgetter("first"))
         own = [row.last for row in rows if row.branch == self._branch]
-        here = [
-            row
-            for test, row in passes
-            if test in (None, *tests)
-            if row.branch == self._branch
+        passes_here = [
+            row for row in _passes_of(tests, passes) if row.branch == self._branch
         ]
+        flaky_rows = [flaky[test] for test in tests if test in flaky]
         state = "known"
-        facts = [flaky[each] for each in tests if each in flaky]
-        if tests and len(facts) == len(tests):
+        failures = runs = 0
+        if tests and len(flaky_rows) == len(tests):
             state = "flaky"
-        elif own and any(row.last > max(own) for row in here):
+            worst = max(flaky_rows, key=attrgetter("failures"))
+            failures, runs = worst.failures, worst.runs
+        elif own and any(row.last > max(own) for row in passes_here):
             state = "came_back"
         began = self._run(*_run_at(first.first, first.branch))
-        worst = max(facts, key=lambda each: each.failures, default=None)
         return GroupState(
             state=state,
             first_seen=first.first,
             first_commit=began and began.commit_id,
             runs=sum(int(row.times) for row in rows),
             **self._since_pass(self._last_pass(tests, passes)),
-            flaky_failures=worst.failures if worst and state == "flaky" else 0,
-            flaky_runs=worst.runs if worst and state == "flaky" else 0,
+            flaky_failures=failures,
+            flaky_runs=runs,
         )
 
     def _last_pass(
         self, tests: list[int], passes: Sequence[tuple[int | None, Any]]
     ) -> Any:
         """Return the run in which tests passed last, on this run's branch if there is one."""
-        mine = [row for test, row in passes if test in (None, *tests)]
-        here = [row for row in mine if row.branch == self._branch]
-        last = max(here or mine, key=lambda row: row.last, default=None)
+        own = _passes_of(tests, passes)
+        here = [row for row in own if row.branch == self._branch]
+        last = max(here or own, key=attrgetter("last"), default=None)
         return last and self._run(*_run_at(last.last, last.branch))
 
     def _since_pass(self, passed: Any) -> dict[str, Any]:
         """Return what a state says of the run in which its tests passed last, if there is one."""
         if passed is None:
             return {"last_passed_commit": None}
-        installed = (passed.installed or "").splitlines()
+        before = (passed.installed or "").splitlines()
         return {
             "last_passed_commit": passed.commit_id,
             "distributions_changed": changed_versions(
-                installed, installed_in(self._report)
+                before,
+                installed_in(self._report),
             ),
         }
 
@@ -1249,6 +1284,14 @@ class _Earlier:
             (None, row) for row in self._connection.execute(whole.group_by(RUN.branch))
         ]
         return found
+
+
+def _passes_of(
+    tests: Sequence[int],
+    passes: Sequence[tuple[int | None, Any]],
+) -> list[Any]:
+    """Return the passes of some tests, and of whole runs."""
+    return [row for test, row in passes if test is None or test in tests]
 
 
 def _run_at(at: datetime, branch: str | None) -> tuple[ColumnElement[bool], ...]:
