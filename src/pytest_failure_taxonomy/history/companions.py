@@ -40,17 +40,15 @@ def comparable_tests(
         known: by test, those in which it passed or failed.
     """
     times = {test: runs.bit_count() for test, runs in failed.items()}
-    often = sorted(
-        (test for test, count in times.items() if count >= FEWEST_FAILURES),
-        key=lambda test: (-times[test], test),
-    )[:MAX_TESTS]
+    often = [test for test, count in times.items() if count >= FEWEST_FAILURES]
+    often = sorted(often, key=lambda test: (-times[test], test))[:MAX_TESTS]
     pairs = comb(len(often), 2)
-    telling = [
-        test
-        for test in often
-        if pairs * chance_of_so_many(*[times[test]] * 3, known[test].bit_count())
-        <= MAX_CHANCE
-    ]
+    telling = []
+    for test in often:
+        count = times[test]
+        chance = chance_of_so_many(count, count, count, known[test].bit_count())
+        if pairs * chance <= MAX_CHANCE:
+            telling.append(test)
     return telling, pairs
 
 
@@ -76,16 +74,22 @@ def find_clusters(
         if shared < FEWEST_FAILURES or 2 * shared < (in_one | in_other).bit_count():
             continue
         both = known[one] & known[other]
-        times = (in_one & both).bit_count(), (in_other & both).bit_count()
-        chance = chance_of_so_many(shared, *times, both.bit_count())
+        chance = chance_of_so_many(
+            shared,
+            (in_one & both).bit_count(),
+            (in_other & both).bit_count(),
+            both.bit_count(),
+        )
         if chance * pairs <= MAX_CHANCE:
             linked[one] += linked[other]
             linked.update(dict.fromkeys(linked[other], linked[one]))
     clusters = []
-    for members in {id(each): each for each in linked.values()}.values():
-        joined = _join([failed[test] for test in members])
-        clusters += [tuple(sorted(members[place] for place in each)) for each in joined]
-    clusters = [each for each in clusters if len(each) > 1]
+    for members in {id(members): members for members in linked.values()}.values():
+        clusters += [
+            tuple(sorted(map(members.__getitem__, places)))
+            for places in _join([failed[test] for test in members])
+            if len(places) > 1
+        ]
     return sorted(clusters, key=lambda cluster: (-len(cluster), cluster))
 
 
@@ -96,22 +100,19 @@ def _join(sets: Sequence[int]) -> list[list[int]]:
     time (Murtagh, *The Computer Journal* 26, 1983): two clusters that are each other's nearest are
     joined, and one without a neighbour that is near enough never gets one.
     """
-    distances = [
-        array(
-            "d",
-            [
-                1 - (one & other).bit_count() / (one | other).bit_count()
-                for other in sets
-            ],
-        )
-        for one in sets
-    ]
+    distances = []
+    for one in sets:
+        row = array("d")
+        for other in sets:
+            row.append(1 - (one & other).bit_count() / (one | other).bit_count())
+        distances.append(row)
     clusters = {place: [place] for place in range(len(sets))}
     left = set(clusters)
     chain: list[int] = []
     while left:
         chain = chain or [min(left)]
-        last, before = chain[-1], chain[-2] if len(chain) > 1 else None
+        last = chain[-1]
+        before = chain[-2] if len(chain) > 1 else None
         row = distances[last]
         # Of equals it is the one before, or the chain would have no end.
         nearest = min(
@@ -127,8 +128,7 @@ def _join(sets: Sequence[int]) -> list[list[int]]:
             mine, others = len(clusters[last]), len(clusters[nearest])
             clusters[nearest] += clusters.pop(last)
             for place in left - {nearest}:
-                mean = (mine * row[place] + others * distances[nearest][place]) / (
-                    mine + others
-                )
+                total = mine * row[place] + others * distances[nearest][place]
+                mean = total / (mine + others)
                 distances[nearest][place] = distances[place][nearest] = mean
     return list(clusters.values())

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from math import exp, lgamma, log, log1p
-from operator import itemgetter
+from operator import attrgetter
 from statistics import quantiles
 from typing import Final, NamedTuple
 
@@ -42,8 +42,13 @@ _EQUATION: Final = re.compile(
     r"AssertionError: assert ([^\n]{1,300}?) == ([^\n]{1,300})"
 )
 _DAYS: Final = (
-    *("Mondays", "Tuesdays", "Wednesdays", "Thursdays"),
-    *("Fridays", "Saturdays", "Sundays"),
+    "Mondays",
+    "Tuesdays",
+    "Wednesdays",
+    "Thursdays",
+    "Fridays",
+    "Saturdays",
+    "Sundays",
 )
 
 
@@ -111,15 +116,20 @@ def suspicions_of(seen: Sequence[Seen]) -> list[Suspicion]:
         failed_last[run.branch] = run.has_failed
     # What is raised is seen of the failure itself, all else of the runs around it.
     raised = [*_by_what_is_raised(seen, is_new)]
-    tried = sorted([*raised, *_by_runs(seen, is_new)], key=lambda signal: signal.chance)
-    found, chance = [], 0.0
-    for place, signal in enumerate(
-        tried
-    ):  # Holm, Scandinavian Journal of Statistics 6, 1979
-        chance = max(chance, min(1.0, signal.chance * (len(tried) - place)))
-        if chance <= MAX_CHANCE:
-            found.append((signal not in raised, replace(signal, chance=chance)))
-    return [signal for _, signal in sorted(found, key=itemgetter(0))]
+    signals = [*raised, *_by_runs(seen, is_new)]
+    signals.sort(key=attrgetter("chance"))
+    of_failures: list[Suspicion] = []
+    of_runs: list[Suspicion] = []
+    chance = 0.0
+    # Holm, Scandinavian Journal of Statistics 6, 1979
+    for place, signal in enumerate(signals):
+        corrected = min(1.0, signal.chance * (len(signals) - place))
+        chance = max(chance, corrected)
+        if chance > MAX_CHANCE:
+            break
+        suspicions = of_failures if signal in raised else of_runs
+        suspicions.append(replace(signal, chance=chance))
+    return of_failures + of_runs
 
 
 def _by_what_is_raised(
@@ -140,27 +150,30 @@ def _by_what_is_raised(
             for some in range(count, failures + 1)
         )
         raised = [run.raised for run in seen if run.has_failed]
-        of_it = [
-            text.partition(":")[0] for text in raised if _family_of(text) == family
-        ]
-        names = [name for name, _ in Counter(of_it).most_common()]
-        what = f"raises {enumerated(names[:2], len(names))}"
+        names = Counter[str]()
+        for text in raised:
+            if _family_of(text) == family:
+                names[text.partition(":")[0]] += 1
+        shown = [name for name, _ in names.most_common(2)]
+        what = f"raises {enumerated(shown, len(names))}"
         if family == "axis.hash_seed":
             what = "what it compares has the same elements in another order"
         yield Suspicion(
             type=family,
-            evidence=f"{what}: {len(of_it)} of {len(raised)} failures",
+            evidence=f"{what}: {names.total()} of {len(raised)} failures",
             chance=min(1.0, chance * (len(_FAMILIES) + 1)),
         )
 
 
 def _family_of(raised: str) -> str:
     if equation := _EQUATION.match(raised):
-        one, other = (re.findall(r"[\w.]+", side) for side in equation.groups())
-        return "axis.hash_seed" if one != other and sorted(one) == sorted(other) else ""
-    return next(
-        (family for family, begin in _FAMILIES.items() if re.match(begin, raised)), ""
-    )
+        left, right = (re.findall(r"[\w.]+", side) for side in equation.groups())
+        is_reordered = left != right and sorted(left) == sorted(right)
+        return "axis.hash_seed" if is_reordered else ""
+    for family, pattern in _FAMILIES.items():
+        if re.match(pattern, raised):
+            return family
+    return ""
 
 
 def _by_runs(seen: Sequence[Seen], is_new: Sequence[bool]) -> Iterator[Suspicion]:
@@ -172,13 +185,14 @@ def _by_runs(seen: Sequence[Seen], is_new: Sequence[bool]) -> Iterator[Suspicion
     failed = bits(run.has_failed for run in seen)
     most = max((run.collected for run in seen), default=0)
     whole = bits(2 * run.collected >= most for run in seen)
-    # Runs of a part of the tests are short, whatever the load is.
-    others = [
-        run.run_seconds - (run.seconds or 0.0)
-        if run.run_seconds is not None and 2 * run.collected >= most
-        else None
-        for run in seen
-    ]
+    others: list[float | None] = []
+    for run in seen:
+        seconds = run.run_seconds
+        # Runs of a part of the tests are short, whatever the load is.
+        if seconds is None or 2 * run.collected < most:
+            others.append(None)
+        else:
+            others.append(seconds - (run.seconds or 0.0))
     own = [run.seconds for run in seen]
     jobs = sorted({run.job for run in seen if run.job})
     of_job = {
@@ -201,46 +215,47 @@ def _by_runs(seen: Sequence[Seen], is_new: Sequence[bool]) -> Iterator[Suspicion
         ("environment", of_job, every),
     )
     for type_, tried, known in signals:
+        compared = known & new
+        failures = failed & compared
+        if failures.bit_count() < FEWEST_FAILURES:
+            continue
         chances = {}
         for where, there in tried.items():
-            one, other = there & known & new, failed & known & new
-            if other.bit_count() >= FEWEST_FAILURES and one not in (0, known & new):
-                sizes = map(int.bit_count, (one & other, one, other, known & new))
-                chances[where] = chance_of_so_many(*sizes)
-        if not chances:  # there is nothing to compare
+            runs = there & compared
+            # Else there is nothing to compare.
+            if runs not in (0, compared):
+                sets = (runs & failures, runs, failures, compared)
+                chances[where] = chance_of_so_many(*map(int.bit_count, sets))
+        if not chances:
             continue
         where = min(chances, key=chances.__getitem__)
-        there, of = tried[where] & known, failed & known
-        both, failures, theirs, runs = map(
-            int.bit_count, (there & of, of, there, known)
-        )
-        how = "only" if both == failures else "more often"
+        runs, failures = tried[where] & known, failed & known
+        sets = (runs & failures, failures, runs, known)
+        both, failed_runs, runs_there, known_runs = map(int.bit_count, sets)
+        how = "only" if both == failed_runs else "more often"
         yield Suspicion(
             type=type_,
-            evidence=f"fails {how} {where}: {both:,} of {failures:,} failures, "
-            f"{theirs:,} of {runs:,} runs there",
+            evidence=f"fails {how} {where}: {both:,} of {failed_runs:,} failures, "
+            f"{runs_there:,} of {known_runs:,} runs there",
             chance=min(1.0, chances[where] * len(tried)),
         )
 
 
 def _times(ats: Sequence[datetime]) -> dict[str, int]:
     """Return the runs of each part of the day, day of the week, and end of a month."""
-    by_hour = spans = [bits(at.hour == hour for at in ats) for hour in range(24)]
+    by_hour = [bits(at.hour == hour for at in ats) for hour in range(24)]
+    spans = [*by_hour]
     times = {}
     for hours in range(1, 13):
         for begin, there in enumerate(spans):
-            times[f"between {begin:02d}:00 and {(begin + hours) % 24:02d}:00 UTC"] = (
-                there
-            )
-        spans = [
-            there | by_hour[(begin + hours) % 24] for begin, there in enumerate(spans)
-        ]
-    for day, name in enumerate(_DAYS):
-        times[f"on {name}"] = bits(at.weekday() == day for at in ats)
+            end = (begin + hours) % 24
+            times[f"between {begin:02d}:00 and {end:02d}:00 UTC"] = there
+            spans[begin] = there | by_hour[end]
+    for weekday, name in enumerate(_DAYS):
+        times[f"on {name}"] = bits(at.weekday() == weekday for at in ats)
+    next_days = [at + timedelta(days=1) for at in ats]
     times["on the first day of a month"] = bits(at.day == 1 for at in ats)
-    times["on the last day of a month"] = bits(
-        (at + timedelta(days=1)).day == 1 for at in ats
-    )
+    times["on the last day of a month"] = bits(day.day == 1 for day in next_days)
     return times
 
 
@@ -251,12 +266,13 @@ def _slow(
 
     A run with a failure takes a little longer for its traceback alone.
     """
-    known = [each for each in seconds if each is not None]
+    known = [taken for taken in seconds if taken is not None]
     if len(known) > 1:
         _, median, above = quantiles(known, n=4)
         least = max(least, above, _SLOW * median)
-    slow = bits(each is not None and each > least for each in seconds)
-    return {where.format(least): slow}, bits(each is not None for each in seconds)
+    slow = bits(taken is not None and taken > least for taken in seconds)
+    is_known = bits(taken is not None for taken in seconds)
+    return {where.format(least): slow}, is_known
 
 
 def bits(flags: Iterable[bool]) -> int:

@@ -98,17 +98,7 @@ def record_task(
     """
     reason = None
     if status == FAILED:
-        reason = UNKNOWN_MARKER
-        if log is not None:
-            from pytest_failure_taxonomy.logs.log_lines import find_marker
-
-            reason = find_marker(log, known=known)
-        elif report is not None:
-            markers = [each["marker"] for each in report["failures"] if each["marker"]]
-            if markers:
-                reason = validate_marker(markers[-1], known)
-            else:
-                reason = str((report["verdict"] or {}).get("reason", UNKNOWN_MARKER))
+        reason = _failure_reason(log, report, known)
     with history.writing() as connection:
         table = Table("tasks", MetaData(), autoload_with=connection)
         key: str | int = task_id
@@ -139,6 +129,25 @@ def record_task(
     return reason
 
 
+def _failure_reason(
+    log: str | None,
+    report: dict[str, Any] | None,
+    known: Iterable[str],
+) -> str:
+    """Return the marker of a log or a report, else the reason of the report's verdict."""
+    if log is not None:
+        from pytest_failure_taxonomy.logs.log_lines import find_marker
+
+        return find_marker(log, known=known)
+    if report is None:
+        return UNKNOWN_MARKER
+    for failure in reversed(report["failures"]):
+        if failure["marker"]:
+            return validate_marker(failure["marker"], known)
+    verdict = report["verdict"] or {}
+    return str(verdict.get("reason", UNKNOWN_MARKER))
+
+
 def list_tasks(history: History) -> list[TaskState]:
     """Return all tasks, in the order in which the table has them."""
     return [state for state, _ in _tasks(history)]
@@ -164,11 +173,13 @@ def unmerged(history: History) -> list[TaskState]:
             seen.add(later)
             if is_success(states[later].status) or is_followed(later, seen):
                 return True
-        name = states[index].name
-        return name != states[index].id and any(
-            each.name == name and is_success(each.status)
-            for each in states[index + 1 :]
-        )
+        task = states[index]
+        if task.name == task.id:
+            return False
+        for later_task in states[index + 1 :]:
+            if later_task.name == task.name and is_success(later_task.status):
+                return True
+        return False
 
     return [
         state
@@ -184,8 +195,9 @@ def _tasks(history: History) -> Iterator[tuple[TaskState, str | None]]:
         rows = connection.execute(select(table)).mappings().all()
     link = next((name for name in _FOLLOWS if name in table.c), None)
     for row in rows:
-        name = next((row[each] for each in _NAMES if row.get(each)), row["id"])
-        at = next((row[each] for each in _TIMES if row.get(each)), None)
+        name = next(filter(None, map(row.get, _NAMES)), row["id"])
+        at = next(filter(None, map(row.get, _TIMES)), None)
+        followed = link and row[link]
         status = str(row["status"])
         state = TaskState(
             id=str(row["id"]),
@@ -194,4 +206,4 @@ def _tasks(history: History) -> Iterator[tuple[TaskState, str | None]]:
             failure_reason=row["failure_reason"] if status == FAILED else None,
             at=None if at is None else str(at),
         )
-        yield state, None if link is None or row[link] is None else str(row[link])
+        yield state, None if followed is None else str(followed)
