@@ -104,6 +104,23 @@ class _NamedFile(NamedTuple):
         return Path(os.path.realpath(self.path))
 
 
+def has_password(url: str) -> bool:
+    """Tell whether a URL has a password, which must not be written down."""
+    from urllib.parse import parse_qsl, urlsplit  # rarely needed
+
+    try:
+        parts = urlsplit(url)
+        names = [
+            name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)
+        ]
+        is_in_query = any(
+            word in name for name in names for word in ("pass", "secret", "token")
+        )
+        return "://" in url and (parts.password is not None or is_in_query)
+    except ValueError:
+        return True
+
+
 def given(config: Any, name: str, ini: Any) -> Given:
     """Return what is given of the option that has this name in pytest's namespace."""
     flags = _FLAGS.get(name) or (_OTHERS[name],)

@@ -34,6 +34,19 @@ PROVING_VARIABLE = "FAILURE_TAXONOMY_PROVING"
 
 EXPERIMENT_VARIABLE = "FAILURE_TAXONOMY_EXPERIMENT"
 """Holds what a pytest that `failure-taxonomy prove` has started is to run; no test sees it."""
+NEIGHBOURS = {
+    "bench": {
+        "cases": "bench.kept.shown.page_runs",
+        "program": "bench.kept.file.section_of_session",
+    },
+    "history": {
+        "plugin": "history.recording.HistoryPlugin",
+        "amends": "history.recording.ask_history",
+    },
+}
+"""What the core, which imports no neighbour, loads of each by name: `cases` are those of an HTML
+page, `program` returns a section of the report of a dead run, `amends` an amendment of it."""
+
 TEMPORARY_VARIABLE = "PYTEST_DEBUG_TEMPROOT"
 """pytest's own: where it makes temporary folders."""
 

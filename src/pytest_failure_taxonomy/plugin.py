@@ -1,9 +1,9 @@
 """pytest's entry point: the options, the hook specifications, and the switch.
 
 Every pytest run of an environment imports this module, whether it wants a report or not, so it
-imports nothing but pytest and what pytest itself has imported, and leaves the rest to `lifecycle`,
-which is loaded when the option is given. The hook specifications stand here and not in a module of
-their own for the same reason.
+imports nothing but pytest and what pytest itself has imported, and leaves the rest to
+`hooks.start`, which is loaded when the option is given. The hook specifications stand here and not
+in a module of their own for the same reason.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def pytest_load_initial_conftests(
     )
     if requested or may_be_asked:
         with imports_as_they_are(early_config):
-            from pytest_failure_taxonomy.hooks.lifecycle import begin, startup_failed
+            from pytest_failure_taxonomy.hooks.start import begin, startup_failed
 
         early_config.stash[_STARTUP_FAILED] = startup_failed
         begin(early_config, requested=requested)
@@ -213,7 +213,7 @@ def _after_a_failed_start(config: pytest.Config) -> None:
     if config.stash[_REQUESTED]:
         report_failure: Any = config.stash.get(_STARTUP_FAILED, None)
         if report_failure is None:
-            from pytest_failure_taxonomy.hooks.lifecycle import (
+            from pytest_failure_taxonomy.hooks.start import (
                 startup_failed as report_failure,
             )
         report_failure(config, error)

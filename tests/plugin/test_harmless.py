@@ -96,6 +96,17 @@ ORDINARY: Final = (
     1,
     "1 failed, 2 passed, 1 deselected, {} warning",
 )
+ANNOUNCED: Final = (
+    {
+        "test_it.py": PASSING,
+        "conftest.py": "def pytest_collection(session):\n"
+        "    hook = session.config.hook\n"
+        "    hook.pytest_failure_taxonomy_section_begun(place=None)\n",
+    },
+    (),
+    0,
+    "1 passed, {} warning",
+)
 BROKEN_MODULE: Final = (
     {"test_it.py": "import no_such\n"},
     (),
@@ -139,7 +150,7 @@ EXITED: Final = (
 
 SCENARIOS: Final = {
     "Run.pytest_collection_finish": ORDINARY,
-    "Run.pytest_plugin_registered": ORDINARY,
+    "Run.pytest_failure_taxonomy_section_begun": ANNOUNCED,
     "Run.pytest_report_header": ORDINARY,
     "Run.pytest_sessionstart": ORDINARY,
     "ActivityRecorder.pytest_collection_finish": ORDINARY,
@@ -320,12 +331,12 @@ def test_faults_without_end_are_capped(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "completeness"),
     [
-        pytest.param("judge", "running", id="judging"),
-        pytest.param("build_report", "running", id="building"),
-        pytest.param("Run._add_extensions", "full", id="extending"),
-        pytest.param("ReportFile.close", "running", id="writing"),
-        pytest.param("verdict_lines", "full", id="wording"),
-        pytest.param("print_lines", "full", id="printing"),
+        pytest.param("lifecycle.judge", "running", id="judging"),
+        pytest.param("lifecycle.build_report", "running", id="building"),
+        pytest.param("additions.add_extensions", "full", id="extending"),
+        pytest.param("lifecycle.ReportFile.close", "running", id="writing"),
+        pytest.param("showing.verdict_lines", "full", id="wording"),
+        pytest.param("showing.print_lines", "full", id="printing"),
     ],
 )
 @pytest.mark.parametrize("test", [PASSING, FAILING], ids=["passing", "failing"])
@@ -335,10 +346,10 @@ def test_a_fault_at_the_end_is_one_line(
     """The exit status stands, one line on stderr says what failed, and no traceback is shown."""
     breaks = (
         "\n\ndef pytest_sessionfinish():\n"
-        "    from pytest_failure_taxonomy.hooks import lifecycle\n"
+        "    from pytest_failure_taxonomy.hooks import additions, lifecycle, showing\n"
         "    def broken(*args, **kwargs):\n"
         "        raise RuntimeError('broken\\nhere \\x1b[31m')\n"
-        f"    lifecycle.{name} = broken\n"
+        f"    {name} = broken\n"
     )
     write(folder, {"test_it.py": test, "conftest.py": breaks})
     run = run_pytest(folder)
@@ -351,14 +362,21 @@ def test_a_fault_at_the_end_is_one_line(
     assert run.report(completeness=completeness)["run"]["id"]
 
 
-@pytest.mark.parametrize("name", ["judge", "build_report", "describe_environment"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lifecycle.judge",
+        "lifecycle.build_report",
+        "run_context.describe_environment",
+    ],
+)
 def test_a_fault_at_the_start(folder: Path, name: str) -> None:
     """The run begins all the same, and the report of an earlier run does not stay."""
     breaks = (
-        "from pytest_failure_taxonomy.hooks import lifecycle\n\n"
+        "from pytest_failure_taxonomy.hooks import lifecycle, run_context\n\n"
         "fault = 'def broken(*args, **kwargs): raise RuntimeError(\"broken here\")'\n"
         "exec(compile(fault, lifecycle.__file__, 'exec'))\n"
-        f"lifecycle.{name} = broken\n"
+        f"{name} = broken\n"
     )
     write(
         folder, {"test_it.py": PASSING, "breaks.py": breaks, REPORT: "an earlier run's"}

@@ -11,11 +11,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.history import VERDICT
+from pytest_failure_taxonomy.option_files import has_password
+from pytest_failure_taxonomy.report.amend import amend, proof_from_json
+from pytest_failure_taxonomy.report.build import JSONObject
+from pytest_failure_taxonomy.taxonomy.amendments import Amendment
+from pytest_failure_taxonomy.taxonomy.judgement import GroupHistory
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 from pytest_failure_taxonomy.text import safe_text
 
@@ -30,31 +35,65 @@ _SCRIPT: Final = (
 )
 _TIME_IS_OVER: Final = "Timeout ("
 """How the stacks begin that faulthandler writes when it ends a process."""
-_MORE_OF_STATE: Final = ("first_commit", "flaky_failures", "flaky_runs")
-"""What the state of a cause has of one of its groups."""
 _NOT_FOR_IT: Final = ("COVERAGE_PROCESS_START", "COV_CORE_SOURCE", "COV_CORE_DATAFILE")
 """Variables by which coverage would measure that process, too."""
 MAX_WORDS: Final = 500
 
 
-def record_run(report: dict[str, Any], url: str, *, adds: bool = True) -> str | None:
-    """Write into a report what the history says of its groups, and record its run there.
+class HistoryPlugin:
+    """Asks the history about a run at its end, and records the run there."""
+
+    def __init__(self, url: str, *, adds: bool) -> None:
+        """Ask the history at a URL, empty for the default; with `adds`, record the run."""
+        self._url = url
+        self._adds = adds
+        self._problem: Amendment | None = None
+
+    def pytest_failure_taxonomy_amend(
+        self,
+        report: JSONObject,
+        is_final: bool,  # noqa: FBT001 - pluggy gives it by name
+    ) -> Amendment | None:
+        """Return what the history says; where it gave no answer, it isn't asked again."""
+        if self._problem is not None:
+            return self._problem
+        if is_final and not self._adds:
+            return None
+        amendment = ask_history(report, self._url, adds=is_final)
+        if amendment.problem:
+            self._problem = amendment
+        return amendment
+
+
+def ask_history(report: JSONObject, url: str, *, adds: bool = True) -> Amendment:
+    """Return what the history says of a report, and record its run there.
 
     Args:
-        report: its JSON object, whose `groups` get their `history`.
+        report: its JSON object, which stays as it is.
         url: where the history is; empty for the default.
         adds: record the run; if not, only ask.
-
-    Returns:
-        In words why the history gave no answer; `None` if it gave one.
     """
+    answer = _ask_in_process(report, url, adds=adds)
+    if isinstance(answer, dict):
+        return amendment_of(report, **answer)
+    is_shown = url and not has_password(url)
+    return Amendment(
+        problem=f"the run is not in the history: {answer}",
+        remedy=("history", "add", *([f"--history={url}"] if is_shown else [])),
+    )
+
+
+def _ask_in_process(
+    report: JSONObject, url: str, *, adds: bool
+) -> dict[str, Any] | str:
+    """Return the answer of the process that asks a history, or in words why there is none."""
     seconds = seconds_allowed()
     question = {"url": url, "adds": adds, "report": report, "seconds": seconds}
     if not sys.executable:
         return "Python does not know its own program (sys.executable is empty)"
     library = str(Path(__file__).parents[2])
     environment = {
-        name: each for name, each in os.environ.items() if name not in _NOT_FOR_IT
+        name: text for name, text in os.environ.items() if name not in _NOT_FOR_IT
     }
     try:
         done = subprocess.run(  # noqa: S603 - this Python, with a script of ours
@@ -73,46 +112,37 @@ def record_run(report: dict[str, Any], url: str, *, adds: bool = True) -> str | 
     except (OSError, ValueError) as error:
         return f"no process can be started: {error}"
     try:
-        said = json.loads(done.stdout)
+        answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[
-            -1
-        ]
-        is_late = done.stderr.startswith(_TIME_IS_OVER)
-        return (
-            f"it gave no answer within {seconds:g} s"
-            if is_late
-            else safe_text(last, MAX_WORDS)
-        )
-    if "problem" in said:
-        return str(said["problem"])
-    _write_answer(report, **said)
-    return None
+        if done.stderr.startswith(_TIME_IS_OVER):
+            return f"it gave no answer within {seconds:g} s"
+        lines = done.stderr.strip().splitlines()
+        last = lines[-1] if lines else f"exit code {done.returncode}"
+        return safe_text(last, MAX_WORDS)
+    return str(answer["problem"]) if "problem" in answer else answer
 
 
 def answer() -> None:
-    """Answer the question on stdin; the process that `record_run` starts does no more."""
+    """Answer the question on stdin; the process that `ask_history` starts does no more."""
     question = json.load(sys.stdin)
     from pytest_failure_taxonomy.errors import FailureTaxonomyError
 
-    said: dict[str, Any]
     try:
-        said = _what_is_known(**question)
+        known = _look_up(**question)
     except FailureTaxonomyError as error:
-        said = {"problem": str(error)}
-    sys.stdout.write(json.dumps(said))
+        known = {"problem": str(error)}
+    sys.stdout.write(json.dumps(known))
 
 
-def _what_is_known(
-    url: str, report: dict[str, Any], seconds: float, *, adds: bool
+def _look_up(
+    url: str, report: JSONObject, seconds: float, *, adds: bool
 ) -> dict[str, Any]:
+    """Return the states and proofs of a report, and record its run."""
     from pytest_failure_taxonomy.history import require_libraries
 
     require_libraries()
     from pytest_failure_taxonomy.history.database import open_history
     from pytest_failure_taxonomy.history.questions import proofs_of, states_of
-    from pytest_failure_taxonomy.report.model import CODEC
-    from pytest_failure_taxonomy.taxonomy.judgement import GroupHistory
 
     faulthandler.dump_traceback_later(seconds, exit=True)
     rootdir = report["run"]["invocation"]["rootdir"]
@@ -123,13 +153,11 @@ def _what_is_known(
             first_seen = (
                 None if first is None else f"{first.isoformat(timespec='seconds')}Z"
             )
-            fields = {**to_dict(state), "first_seen": first_seen}
-            states[name] = {key: fields[key] for key in CODEC.keys_of(GroupHistory)}
-        said = {"states": states, "proofs": proofs_of(history, report)}
-        _write_answer(report, **said)
+            states[name] = {**to_dict(state), "first_seen": first_seen}
+        known = {"states": states, "proofs": proofs_of(history, report)}
         if adds:
-            history.add(report)
-    return said
+            history.add(amend(report, amendment_of(report, **known)))
+    return known
 
 
 def seconds_allowed() -> float:
@@ -141,82 +169,20 @@ def seconds_allowed() -> float:
     return seconds if 0 < seconds < 1e6 else MAX_SECONDS
 
 
-def _write_answer(
-    report: dict[str, Any], states: Mapping[str, Any], proofs: Mapping[str, Any]
-) -> None:
-    """Write into a report what is known of its failures, and what is proven of their causes."""
-    _write_states(report, states)
+def amendment_of(
+    report: JSONObject,
+    states: Mapping[str, JSONObject],
+    proofs: Mapping[str, JSONObject],
+) -> Amendment:
+    """Return what is known of a report's failures, and what is proven of its causes."""
+    histories = {name: GroupHistory(**state) for name, state in states.items()}
     unproven = {cause["key"] for cause in report["causes"] if cause["proof"] is None}
-    if known := {key: proof for key, proof in proofs.items() if key in unproven}:
-        from pytest_failure_taxonomy.report.amend import with_proofs
-
-        report.update(with_proofs(report, known))
-
-
-def _write_states(
-    report: dict[str, Any], states: Mapping[str, Mapping[str, Any]]
-) -> None:
-    for group in report["groups"]:
-        group["history"] = states.get(group["fingerprint"], group["history"])
-    verdict = report["verdict"]
-    if verdict is not None:
-        verdict["history"] = states.get(VERDICT)
-        _write_states_of_causes(report, states.get(VERDICT))
-
-
-def _write_states_of_causes(
-    report: dict[str, Any], of_verdict: Mapping[str, Any] | None
-) -> None:
-    """Say of each cause what its groups' states come to, and judge by it what a retry would do."""
-    from pytest_failure_taxonomy.report.amend import judge_causes_again
-    from pytest_failure_taxonomy.report.build import sort_causes
-
-    verdict, causes = report["verdict"], report["causes"]
-    groups = {group["fingerprint"]: group["history"] for group in report["groups"]}
-    for cause in causes:
-        states = [
-            state for each in cause["fingerprints"] if (state := groups.get(each))
-        ]
-        if states:
-            cause["history"] = _state_of_all(states)
-        elif of_verdict is not None and cause["kind"] == verdict["kind"]:
-            cause["history"] = dict(of_verdict)
-        if (cause["history"] or {}).get("state") == "flaky":
-            # A failed assertion fails again, unless its test is known to pass now and then.
-            cause["retryable"] = True
-    sort_causes(causes)
-    judge_causes_again(report)
-
-
-def _state_of_all(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what is known of a cause: it is old if any of its groups is, and flaky if all are."""
-    told = {each["state"] for each in states}
-    state = next((each for each in ("known", "came_back") if each in told), "new")
-    if told == {"flaky"}:
-        state = "flaky"
-    first = min(
-        (each["first_seen"] for each in states if each["first_seen"]), default=None
+    return Amendment(
+        of_verdict=histories.pop(VERDICT, None),
+        histories=histories,
+        proofs={
+            key: proof_from_json(proof)
+            for key, proof in proofs.items()
+            if key in unproven
+        },
     )
-    # The first one of which more is known.
-    known = next(
-        (each for each in states if each["first_commit"] or each["flaky_runs"]),
-        states[0],
-    )
-    more = {name: known[name] for name in _MORE_OF_STATE}
-    return {
-        "state": state,
-        "first_seen": None if state == "new" else first,
-        "runs": max(each["runs"] for each in states),
-        "last_passed_commit": next(
-            (commit for each in states if (commit := each["last_passed_commit"])), None
-        ),
-        "distributions_changed": next(
-            (
-                words
-                for each in states
-                if (words := each["distributions_changed"]) is not None
-            ),
-            None,
-        ),
-        **more,
-    }

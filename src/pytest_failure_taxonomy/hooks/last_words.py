@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
+from contextlib import suppress
 from importlib.util import find_spec
 from types import FrameType
 from typing import Any, Final
@@ -15,8 +16,11 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.hooks.beside import telling_line
+from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 _MAX_LINES: Final = 100
+_NOTHING_COVERED: Final = "coverage 0.00 %"
 _OF_PYTEST: Final = "_pytest."
 _OF_PLUGGY: Final = "pluggy."
 
@@ -74,3 +78,43 @@ def words_of_unmeasured(plugin: Any, config: pytest.Config) -> str:
             )
             return f": {option_sources.with_place(config, words, f'--cov={source}')}"
     return ""
+
+
+def with_coverage(run: RunEvidence, config: pytest.Config) -> RunEvidence:
+    """Return a run with what pytest-cov missed, if it measured too little."""
+    plugin = config.pluginmanager.get_plugin("_cov")
+    if plugin is None or run.should_fail:
+        return run
+    shortfall = _coverage_shortfall(plugin)
+    if shortfall.startswith(_NOTHING_COVERED):
+        with suppress(Exception):  # a foreign object
+            shortfall += words_of_unmeasured(plugin, config)
+    # It counts as a failure of the session.
+    uncounted = max(0, run.uncounted - bool(shortfall))
+    return replace(run, coverage=shortfall, uncounted=uncounted)
+
+
+def _coverage_shortfall(plugin: Any) -> str:
+    """Return a sentence if pytest-cov measured too little coverage, else an empty string.
+
+    None of what is read here is public, so any surprise counts as no shortfall.
+
+    Args:
+        plugin: the plugin object of pytest-cov.
+    """
+    try:
+        from coverage.results import should_fail_under  # what pytest-cov asks
+
+        total, required = float(plugin.cov_total), float(plugin.options.cov_fail_under)
+        precision = int(plugin.options.cov_precision or 0)
+        if not should_fail_under(total, required, precision):
+            return ""
+    except Exception:  # noqa: BLE001 - a foreign object, which may do whatever it likes
+        return ""
+    # As pytest-cov shows it, with more digits where it would look as if it were enough.
+    for digits in range(2, 9):
+        if round(total, digits) < required:
+            break
+    else:
+        digits = 2
+    return f"coverage {total:.{digits}f} % is below the required {required:g} %"

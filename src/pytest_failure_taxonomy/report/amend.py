@@ -12,14 +12,18 @@ from typing import Any, Final
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.taxonomy import evidence as ev
-from pytest_failure_taxonomy.taxonomy import judgement, packaged_table
-from pytest_failure_taxonomy.taxonomy.causes import (
-    action_of,
-    gather_causes,
-    whether_retry_helps,
+from pytest_failure_taxonomy.taxonomy import judgement
+from pytest_failure_taxonomy.taxonomy.amendments import (
+    Amendment,
+    KnownCause,
+    amend_cause,
+    charge_verdict,
+    recommend,
 )
+from pytest_failure_taxonomy.taxonomy.causes import gather_causes, whether_retry_helps
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.judgement import ChargedTo, GroupHistory, Proof
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 
 _MOST: Final = 1_000_000
 """The most findings of one reason that a report may claim; no run has as many failed tests."""
@@ -35,8 +39,6 @@ _AS_THEY_STAND: Final = (
     "count",
 )
 _AS_BEFORE: Final = ("confidence", "evidence", "ambiguous", "owner")
-_RANKS: Final = {"flaky": 0, "reproducible": 0, "commit": 1}
-"""How much a type of proof says, if not that something makes the test fail."""
 _UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
 
 
@@ -103,7 +105,8 @@ def judge_again(
     causes = build.causes_as_json(
         judged, limits, (cause for report in reports for cause in report["causes"])
     )
-    build.charge_verdict(verdict, causes)
+    if verdict is not None and causes:
+        verdict["charge_to"] = _charge_of(verdict, causes)
     return {
         "exit": build.exit_as_json(evidence, judged),
         "verdict": verdict,
@@ -112,76 +115,103 @@ def judge_again(
     }
 
 
-def with_proofs(report: JSONObject, proofs: Mapping[str, JSONObject]) -> JSONObject:
-    """Return a report with what experiments say of its causes, and with what follows from that.
-
-    What is proven decides whether a retry helps, and so what is recommended.
+def amend(report: JSONObject, amendment: Amendment) -> JSONObject:
+    """Return a report with an amendment, and with what follows from it.
 
     Args:
         report: its JSON object, which stays as it is.
-        proofs: what `causes[].proof` becomes, by the key of the cause.
+        amendment: what a neighbour proposes.
     """
-    table, causes = packaged_table("proofs"), []
-    for cause in report["causes"]:
-        proof = proofs.get(cause["key"])
-        amended = cause
-        if proof is not None:
-            proof = _proof_of_both(cause["proof"], proof)
-            amended = {**cause, "proof": proof}
-        if proof is not None and proof["status"] == "proven":
-            # Since a commit it may fail now and then.
-            is_chance = proof["type"] == "commit" and proof["failed"] < proof["runs"]
-            amended["retryable"] = is_chance or table[proof["type"]].get("retryable")
-            amended["charge_to"] = (
-                table[proof["type"]].get("charge_to") or cause["charge_to"]
-            )
-        causes.append(amended)
-    after = {**report, "causes": causes}
-    if report["verdict"] is not None:
-        after["verdict"] = dict(report["verdict"])
-        judge_causes_again(after)
-    return after
-
-
-def _proof_of_both(earlier: JSONObject | None, proof: JSONObject) -> JSONObject:
-    """Return what is known of a cause after another experiment.
-
-    What is proven stays until as much is. What makes a test fail says more than since which commit
-    it does, and that is kept beside it.
-    """
-    both = [each for each in (proof, earlier) if each and each["status"] == "proven"]
-    # What makes it fail is needed to repeat it.
-    kept = max(both, key=lambda each: _RANKS.get(each["type"], 2), default=proof)
-    commits = [
-        each["state"] if each["type"] == "commit" else each.get("commit")
-        for each in both
+    verdict = report["verdict"]
+    amended = _with_histories(report, amendment)
+    if verdict is not None:
+        quoted = [to_dict(evidence) for evidence in amendment.evidence]
+        verdict = {**verdict, "evidence": [*verdict["evidence"], *quoted]}
+        if amendment.of_verdict is not None:
+            verdict["history"] = to_dict(amendment.of_verdict)
+        if amendment.nodeid is not None and verdict["nodeid"] is not None:
+            verdict["nodeid"] = amendment.nodeid
+        amended["verdict"] = verdict
+    if not (amendment.histories or amendment.of_verdict or amendment.proofs):
+        return amended
+    kind = None if verdict is None else verdict["kind"]
+    known = [amend_cause(cause, amendment, kind) for cause in _known_causes_of(report)]
+    rows = [
+        {
+            **row,
+            "retryable": entry.cause.retryable,
+            "charge_to": entry.cause.charge_to,
+            "history": None if entry.history is None else to_dict(entry.history),
+            "proof": None if entry.proof is None else to_dict(entry.proof),
+        }
+        for row, entry in zip(report["causes"], known, strict=True)
     ]
-    since = next(filter(None, commits), None)
-    return {**kept, "commit": None if kept["type"] == "commit" else since}
+    if verdict is not None:
+        build.sort_causes(rows)
+    amended["causes"] = rows
+    if verdict is not None:
+        judge_causes_again(amended)
+    return amended
+
+
+def with_proofs(report: JSONObject, proofs: Mapping[str, JSONObject]) -> JSONObject:
+    """Return a report with what experiments say of its causes, by their keys."""
+    values = {key: proof_from_json(proof) for key, proof in proofs.items()}
+    return amend(report, Amendment(proofs=values))
+
+
+def proof_from_json(proof: JSONObject) -> Proof:
+    """Return the value of `causes[].proof`, which another version may have written."""
+    return Proof(**{**build.NO_PROOF, **proof})
+
+
+def _with_histories(report: JSONObject, amendment: Amendment) -> JSONObject:
+    """Return a report with what earlier runs say of its groups."""
+    groups = []
+    for group in report["groups"]:
+        history = amendment.histories.get(group["fingerprint"])
+        if history is not None:
+            groups.append({**group, "history": to_dict(history)})
+        else:
+            groups.append(group)
+    return {**report, "groups": groups}
+
+
+def _known_causes_of(report: JSONObject) -> Iterator[KnownCause]:
+    for row, cause in zip(report["causes"], causes_of(report), strict=True):
+        history, proof = row["history"], row["proof"]
+        yield KnownCause(
+            cause=cause,
+            history=None if history is None else GroupHistory(**history),
+            proof=None if proof is None else proof_from_json(proof),
+        )
 
 
 def judge_causes_again(report: JSONObject) -> None:
-    """Write into a verdict what follows from whether a retry helps each of its causes."""
-    verdict = report["verdict"]
-    build.charge_verdict(verdict, report["causes"])
-    if report["limits"]["causes_omitted"] or not report["causes"]:
+    """Write into a verdict what follows from what is known of the causes."""
+    verdict, causes = report["verdict"], report["causes"]
+    if not causes:
         return
-    verdict["retryable"] = whether_retry_helps(
-        [cause["retryable"] for cause in report["causes"]]
-    )
+    verdict["charge_to"] = _charge_of(verdict, causes)
+    if report["limits"]["causes_omitted"]:
+        return
+    verdict["retryable"] = whether_retry_helps(cause["retryable"] for cause in causes)
     recommend_again(report)
 
 
 def recommend_again(report: JSONObject) -> None:
     """Write into a verdict what is recommended for the causes of its report."""
     verdict, commit = report["verdict"], build.baseline_commit(report)
-    least, action = action_of(causes_of(report), verdict["kind"], commit)
-    if action != verdict["recovery_action"]:
-        verdict |= {
-            "recovery_action": str(action),
-            "failure_type": str(least.failure_type),
-            "nodeid": next(iter(least.nodeids), None),
-        }
+    advice = recommend(verdict["kind"], causes_of(report), commit)
+    if advice.recovery_action != verdict["recovery_action"]:
+        verdict["recovery_action"] = str(advice.recovery_action)
+        verdict["failure_type"] = str(advice.failure_type)
+        verdict["nodeid"] = advice.nodeid
+
+
+def _charge_of(verdict: JSONObject, causes: Sequence[JSONObject]) -> ChargedTo | None:
+    charges = [(cause["kind"], cause["charge_to"]) for cause in causes]
+    return charge_verdict(verdict["kind"], charges)
 
 
 def are_of_one_kind(one: JSONObject | None, other: JSONObject | None) -> bool:

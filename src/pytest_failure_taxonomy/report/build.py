@@ -605,13 +605,6 @@ def sort_causes(causes: list[JSONObject]) -> None:
     )
 
 
-def charge_verdict(verdict: JSONObject | None, causes: Sequence[JSONObject]) -> None:
-    """Write into a verdict whom it is charged to: what the first cause of its kind is."""
-    if verdict is not None and causes:
-        of_kind = (each for each in causes if each["kind"] == verdict["kind"])
-        verdict["charge_to"] = next(of_kind, causes[0])["charge_to"]
-
-
 def _stalled_activity(stalled: ev.SeenStall, limits: Limits) -> JSONObject:
     where = words_of_stalled_activity(stalled) or None
     stall = limits.fields(stalled.stall, "state", "seconds", "where", "stack")

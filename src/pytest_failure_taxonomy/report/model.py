@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
 from pytest_failure_taxonomy.report.codec import Codec, Fields
+from pytest_failure_taxonomy.taxonomy.amendments import KnownFailures
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Activity,
     Attempt,
@@ -263,26 +264,6 @@ class Limits:
     """Causes that are not listed."""
     texts_truncated: Count
     """Texts that were cut; each says `truncated` and how many characters at the cut."""
-
-
-@value
-class KnownFailures:
-    """How the failures of a run compare with those that are known."""
-
-    by: str
-    """What knows them: the name of a file, or `history`."""
-    accepted: bool
-    """Whether all of them are known, so that the exit status is 0."""
-    failures: Count
-    """How many failures there are."""
-    unknown: tuple[str, ...]
-    """Node ids of those that are not known, the first ones."""
-    unknown_count: Count
-    """How many those are."""
-    others: str
-    """What made the session fail besides tests; empty for nothing."""
-    notes: tuple[str, ...]
-    """What is wrong with the entries of the file, in sentences."""
 
 
 @value

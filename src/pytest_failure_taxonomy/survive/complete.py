@@ -18,9 +18,10 @@ from types import NoneType
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.options import NEIGHBOURS
 from pytest_failure_taxonomy.redaction.secrets import Secrets, searched_again
 from pytest_failure_taxonomy.report import build
-from pytest_failure_taxonomy.report.amend import amend_report
+from pytest_failure_taxonomy.report.amend import amend, amend_report
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.matching import apply_rules
@@ -41,6 +42,7 @@ from pytest_failure_taxonomy.survive.folder import (
 )
 from pytest_failure_taxonomy.survive.lock import ReportLock, held_record
 from pytest_failure_taxonomy.survive.machine import look_closer
+from pytest_failure_taxonomy.system import import_named
 from pytest_failure_taxonomy.system.files import (
     Folder,
     closing_descriptor,
@@ -53,16 +55,17 @@ from pytest_failure_taxonomy.system.process import (
     is_alive,
     read_oom_count,
 )
+from pytest_failure_taxonomy.taxonomy.amendments import Amendment, SectionPlace
 from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Faces, ProcessExit
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import (
     TIME_LIMIT_EXIT_CODES,
+    Evidence,
     exit_code_from_returncode,
     signal_name,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
-from pytest_failure_taxonomy.taxonomy.words import listed
 from pytest_failure_taxonomy.text import safe_text
 
 WATCHER_SECONDS: Final = 3.0
@@ -72,14 +75,14 @@ _WATCHER: Final = "watcher.py"
 LOCK_SECONDS: Final = 1.0
 """How long to wait for a process that is rewriting the report of a stalled run."""
 
-MAX_BENCH_SECONDS: Final = 60.0
-"""How long reading the files of benches may take; ten thousand cases take about two seconds."""
-_MAX_NAMED: Final = 10
-_BENCH_PROGRAM: Final = """\
-import sys
-sys.path.insert(0, sys.argv.pop(1))
-from pytest_failure_taxonomy.bench.kept.file import main
-main(*sys.argv[1:])
+MAX_SECTION_SECONDS: Final = 60.0
+"""How long reading what a neighbour has kept may take; ten thousand cases of a bench take about two
+seconds."""
+_PROGRAM: Final = """\
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from pytest_failure_taxonomy.system import import_named
+json.dump(import_named(sys.argv[2])(*sys.argv[3:]), sys.stdout)
 """
 _COMPLETENESS: Final = frozenset({"full", "reconstructed", "running"})
 _SHAPE: Final[dict[str, type | tuple[type, ...]]] = {
@@ -206,11 +209,11 @@ def _completed(
     # What its pytest was asked for besides the report.
     context = run.header.context
     if context.history is not None:
-        from pytest_failure_taxonomy.history.recording import record_run
-
-        why_not = record_run(made, context.history)
-        if why_not is not None:
-            _add_faults(made, [f"the run is not in the history: {why_not}"])
+        ask_history = import_named(NEIGHBOURS["history"]["amends"])
+        amendment: Amendment = ask_history(made, context.history)
+        made = amend(made, amendment)
+        if amendment.problem:
+            _add_faults(made, [amendment.problem])
     if context.faces != Faces():
         from pytest_failure_taxonomy.faces import show_faces
 
@@ -454,7 +457,8 @@ def reconstruct(
             redaction=secrets,
         )
         if completeness == "reconstructed":
-            _add_dead_benches(report, run.named("benches"), secrets.redact_json)
+            for place in run.named("section")[-1:]:  # the last one counts
+                report = _with_section(report, place, secrets.redact_json)
         return report
     except (
         LookupError,
@@ -487,56 +491,44 @@ def _with_oom_kills(run: reader.RecordedRun, end: ProcessEnd) -> ProcessExit:
     )
 
 
-def _add_dead_benches(
-    report: dict[str, Any], kept: list[reader.KeptBenches], redact: Callable[[Any], Any]
-) -> None:
-    """Fill the report's field `bench`, and name the cases that ran when the process died.
-
-    An item of a case waits while several cases run, so the test that was in flight is often none
-    of those that had a system at work.
+def _with_section(
+    report: dict[str, Any], place: SectionPlace, redact: Callable[[Any], Any]
+) -> dict[str, Any]:
+    """Return a report with what a neighbour has kept of a run, and what that says of its end.
 
     Args:
-        report: The report of the run, which is changed.
-        kept: Where the run kept what its benches came to; the last one counts.
-        redact: Removes secrets from a JSON value.
+        report: of the run.
+        place: where that is kept.
+        redact: removes secrets from a JSON value.
     """
-    if not kept:
-        return
-    found: list[dict[str, Any]] = []
+    name = NEIGHBOURS.get(place.name, {}).get("program")
+    if name is None:  # of another version
+        return report
     package = Path(__file__).resolve().parents[2]
-    arguments = str(package), kept[-1].folder, kept[-1].session
+    arguments = str(package), name, place.folder, place.session
+    section: dict[str, Any] = {"rows": [], "evidence": [], "nodeid": None}
+    problem = ""
     try:  # a program of its own may import pydantic
         done = subprocess.run(  # noqa: S603 - this Python, with a program of ours
-            [sys.executable, "-P", "-c", _BENCH_PROGRAM, *arguments],
+            [sys.executable, "-P", "-c", _PROGRAM, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=MAX_BENCH_SECONDS,
+            timeout=MAX_SECTION_SECONDS,
             check=False,
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         )
         if done.returncode == 0:
-            found, problem = json.loads(done.stdout), ""
+            section = json.loads(done.stdout)
         else:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            problem = said[-1] if said else f"exit status {done.returncode}"
+            lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            problem = lines[-1] if lines else f"exit status {done.returncode}"
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         problem = f"{type(error).__name__}: {error}"
-    report["bench"] = build.fit_benches(redact([each["report"] for each in found]))
+    report = {**report, place.name: build.fit_benches(redact(section["rows"]))}
     if problem:
         _add_faults(report, [f"the benches could not be read: {problem}"])
-    verdict = report["verdict"]
-    for each in found if verdict is not None else ():
-        if lost := each["lost"]:
-            named = listed([case_id for case_id, _ in lost], _MAX_NAMED)
-            name = each["report"]["task_class"]
-            detail = f"cases of {name} that ran when the process ended: {named}"
-            verdict["evidence"] = [
-                *verdict["evidence"],
-                {"source": "bench", "detail": detail},
-            ]
-            nodeids = [nodeid for _, nodeid in lost if nodeid]
-            if len(nodeids) == 1 and verdict["nodeid"] is not None:
-                verdict["nodeid"] = nodeids[0]
+    quoted = [Evidence(source=place.name, detail=text) for text in section["evidence"]]
+    return amend(report, Amendment(evidence=tuple(quoted), nodeid=section["nodeid"]))
 
 
 def write_running(

@@ -31,6 +31,7 @@ from pytest_failure_taxonomy.system.files import (
     whole_lines,
 )
 from pytest_failure_taxonomy.taxonomy import evidence
+from pytest_failure_taxonomy.taxonomy.amendments import SectionPlace
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
 from pytest_failure_taxonomy.taxonomy.order import MAIN, MAX_STARTS, Plan
@@ -114,16 +115,6 @@ class _End:
     gate: str = ""
 
 
-@value
-class KeptBenches:
-    """Where a run keeps what its benches come to, if it does so."""
-
-    folder: str
-    """The folder of the files."""
-    session: str
-    """How the names of this pytest's files begin, and what it is called in others."""
-
-
 _EVENTS: Final[dict[str, tuple[str | None, type]]] = {
     "failure": ("failure", evidence.TestFailure),
     "collection_failure": ("failure", evidence.CollectionFailure),
@@ -136,7 +127,7 @@ _EVENTS: Final[dict[str, tuple[str | None, type]]] = {
     "recovered": (None, _NamedTest),
     "rerun": (None, _NamedTest),
     "end": (None, _End),
-    "benches": (None, KeptBenches),
+    "section": (None, SectionPlace),
     "plan": ("plan", Plan),
 }
 """The class of each event and its only field that holds one; `None` if the event itself does."""

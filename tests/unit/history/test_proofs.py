@@ -13,8 +13,8 @@ from pytest_failure_taxonomy.history.questions import (
     proofs_of,
     prune,
 )
-from pytest_failure_taxonomy.history.recording import record_run
-from pytest_failure_taxonomy.report.amend import with_proofs
+from pytest_failure_taxonomy.history.recording import ask_history
+from pytest_failure_taxonomy.report.amend import amend, with_proofs
 from pytest_failure_taxonomy.report.build import NO_PROOF
 from pytest_failure_taxonomy.report.load import decode_report
 from tests.helpers.past_runs import TEST, a_report
@@ -96,11 +96,11 @@ def test_a_run_that_asks(history_url: str) -> None:
     with open_history(history_url) as history:
         history.add(proven(a_report(1, failing=(A,)), "flaky"))
     later = a_report(2, failing=(A,))
-    assert record_run(later, history_url) is None
+    later = amend(later, ask_history(later, history_url))
     assert later["causes"][0]["proof"]["known_since"] == "2026-11-01T01:00:00Z"
     assert later["verdict"]["retryable"] is True
     assert later["verdict"]["recovery_action"] == "retry"
     decode_report(later)
     own = proven(a_report(3, failing=(A,)), "reproducible")
-    assert record_run(own, history_url) is None
+    own = amend(own, ask_history(own, history_url))
     assert own["causes"][0]["proof"]["type"] == "reproducible"

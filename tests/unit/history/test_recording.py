@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from pytest_failure_taxonomy.history import VERDICT
-from pytest_failure_taxonomy.history.recording import _write_states
+from pytest_failure_taxonomy.history.recording import amendment_of
+from pytest_failure_taxonomy.report.amend import amend
 from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.taxonomy.evidence import Interruption, RaisedException
 from tests.helpers.reports import (
@@ -40,6 +41,11 @@ def a_state(state: str, runs: int = 1) -> dict[str, Any]:
     return {**NO_HISTORY, "state": state, "first_seen": first_seen, "runs": runs}
 
 
+def amend_by(report: dict[str, Any], states: dict[str, Any]) -> None:
+    """Write into a report what a history says of it."""
+    report.update(amend(report, amendment_of(report, states, {})))
+
+
 def told(
     report: dict[str, Any], **states: str
 ) -> list[tuple[str, str | None, bool | None]]:
@@ -50,7 +56,7 @@ def told(
         for name in states
         if f"test_{name}_0" in group["nodeids"][0]
     }
-    _write_states(report, by_fingerprint)
+    amend_by(report, by_fingerprint)
     assert_valid_report(report)
     return [
         (
@@ -85,7 +91,7 @@ def test_what_has_changed_is_said_below_its_cause() -> None:
         group["fingerprint"]: {**a_state("new"), "distributions_changed": changed}
         for group, changed in zip(report["groups"], changes, strict=True)
     }
-    _write_states(report, states)
+    amend_by(report, states)
     below = [cause.below for cause in summarise(report).causes]
     assert below == [("since the last pass: numpy 2.3.1 -> 2.4.0, + new 1.0",), ()]
 
@@ -124,7 +130,8 @@ def test_a_cause_of_several_groups_is_as_old_as_the_oldest(
             zip(report["groups"], states, strict=True), 1
         )
     }
-    _write_states(report, said)
+    amend_by(report, said)
+    (cause,) = report["causes"]
     assert (cause["history"]["state"], cause["history"]["runs"]) == (state, runs)
     assert_valid_report(report)
 
@@ -135,6 +142,6 @@ def test_an_ending_has_the_history_of_the_verdict() -> None:
     report = make_report(
         make_run(interruptions=(stop,), exit=make_run(failures=()).exit)
     )
-    _write_states(report, {VERDICT: {**a_state("known"), "first_commit": None}})
+    amend_by(report, {VERDICT: {**a_state("known"), "first_commit": None}})
     assert [each["history"]["state"] for each in report["causes"]] == ["known"]
     assert_valid_report(report)

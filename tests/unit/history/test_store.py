@@ -31,7 +31,7 @@ from pytest_failure_taxonomy.history.database import (
     upgrade,
 )
 from pytest_failure_taxonomy.history.questions import find_top, list_runs, prune
-from pytest_failure_taxonomy.history.recording import SECONDS_VARIABLE, record_run
+from pytest_failure_taxonomy.history.recording import SECONDS_VARIABLE, ask_history
 from pytest_failure_taxonomy.option_files import FOLDER, NAME
 from tests.helpers.past_runs import a_report
 from tests.helpers.postgresql import started_cluster
@@ -372,8 +372,8 @@ def test_first_runs_at_once_all_get_in(
     ]
     with ThreadPoolExecutor(5) as pool:
         assert set(
-            pool.map(lambda report: record_run(report, history_url), reports)
-        ) == {None}
+            pool.map(lambda report: ask_history(report, history_url).problem, reports)
+        ) == {""}
     with open_history(history_url) as history, history.reading() as connection:
         assert connection.scalar(select(func.count()).select_from(t.RUNS)) == 5
         assert count(history, t.RUN_CAUSES) == 5

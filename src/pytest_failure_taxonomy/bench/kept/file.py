@@ -29,7 +29,6 @@ scipy.
 import json
 import math
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -64,6 +63,7 @@ from pytest_failure_taxonomy.system.files import (
     whole_lines,
 )
 from pytest_failure_taxonomy.system.lock import FileLock
+from pytest_failure_taxonomy.taxonomy.words import listed
 
 SCHEMA_VERSION: Final = 1
 _RIGHT: Final = "name a file that pytest wrote to --bench-storage"
@@ -990,6 +990,8 @@ def read_calls(path: Path, case_ids: Collection[str]) -> Iterator[KeptAttempt]:
 
 
 _MOST_NAMED: Final = 5
+_MAX_LOST: Final = 10
+"""How many cases are named that ran when their process ended."""
 
 
 def run_paths(storage: Path) -> list[Path]:
@@ -1060,13 +1062,13 @@ def find_run(given: str, storage: Path) -> Path:
         raise BenchError(
             f"{given}: there is no run in {storage}; name a file, or a --storage"
         )
-    listed = ", ".join(path.stem for path in (found or paths)[: -_MOST_NAMED - 1 : -1])
+    names = ", ".join(path.stem for path in (found or paths)[: -_MOST_NAMED - 1 : -1])
     if found:
         raise BenchError(
-            f"{given}: {len(found)} runs begin so; name one, such as {listed}"
+            f"{given}: {len(found)} runs begin so; name one, such as {names}"
         )
     raise BenchError(
-        f"{given}: there is no such run in {storage}; the latest are {listed}"
+        f"{given}: there is no such run in {storage}; the latest are {names}"
     )
 
 
@@ -1168,27 +1170,33 @@ def descriptions_of(run: KeptRun) -> dict[str, str]:
         return {}
 
 
-def main(folder: str, session: str) -> None:
-    """Print a JSON list of a pytest session's runs: their reports and lost cases.
+def section_of_session(folder: str, session: str) -> dict[str, Any]:
+    """Return the section of the report of a pytest session that has died, as JSON.
 
-    These are the runs that the session has begun or continued, the oldest first, and
-    the cases that have begun and have no score, with the tests that waited for them.
+    It has the reports of the runs that the session has begun or continued, the oldest first; and
+    the cases that have begun and have no score: an item of a case waits while several cases run, so
+    the test that was in flight is often none of those that had a system at work.
     """
-    runs = []
+    rows: list[dict[str, Any]] = []
+    evidence: list[str] = []
+    waiting: str | None = None
     for path in run_paths(Path(folder)):
         try:
             run = read_run(path, has_outputs=False)
         except BenchError:
             continue
-        if path.name.startswith(session) or session in run.sessions:
-            cases = run.known.values()
-            lost = [
-                (case.case_id, case.nodeid) for case in cases if case.state == "lost"
-            ]
-            report = report_of(run).model_dump(mode="json")
-            runs.append({"report": report, "lost": lost})
-    json.dump(runs, sys.stdout)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:3])
+        if not path.name.startswith(session) and session not in run.sessions:
+            continue
+        rows.append(report_of(run).model_dump(mode="json"))
+        lost = [case for case in run.known.values() if case.state == "lost"]
+        if not lost:
+            continue
+        task_class = rows[-1]["task_class"]
+        names = listed([case.case_id for case in lost], _MAX_LOST)
+        evidence.append(
+            f"cases of {task_class} that ran when the process ended: {names}"
+        )
+        nodeids = [case.nodeid for case in lost if case.nodeid]
+        if len(nodeids) == 1:
+            waiting = nodeids[0]
+    return {"rows": rows, "evidence": evidence, "nodeid": waiting}

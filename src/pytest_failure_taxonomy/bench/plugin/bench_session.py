@@ -42,6 +42,7 @@ from pytest_failure_taxonomy.bench.scores import CaseOutcome, SystemUnderTest
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.options import SUPERVISOR_VARIABLE
 from pytest_failure_taxonomy.system.files import replace_file
+from pytest_failure_taxonomy.taxonomy.amendments import ReportSection, SectionPlace
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import failed_gates
 
@@ -77,10 +78,13 @@ _NOT_RERUN: Final = (
 def bench_session(config: pytest.Config) -> BenchSession:
     """Return the bench of a run; create and register it at the first call."""
     if BENCH not in config.stash:
-        config.stash[BENCH] = BenchSession(config)
-        config.pluginmanager.register(
-            config.stash[BENCH], "failure_taxonomy_bench_session"
-        )
+        session = BenchSession(config)
+        config.stash[BENCH] = session
+        config.pluginmanager.register(session, "failure_taxonomy_bench_session")
+        # There is such a hook where a report is asked for.
+        begun = getattr(config.hook, "pytest_failure_taxonomy_section_begun", None)
+        if begun is not None and session.place is not None:
+            begun(place=session.place)
     return config.stash[BENCH]
 
 
@@ -571,6 +575,25 @@ class BenchSession:
             terminal.write_line(
                 f" {nodeid} - {shorten(message, _MAX_SHOWN, placeholder='...')}"
             )
+
+    @property
+    def place(self) -> SectionPlace | None:
+        """Where the runs are kept, for whoever completes the report of a pytest that died."""
+        if not self.storage.folder or self.storage.is_temporary:
+            return None
+        return SectionPlace(
+            name="bench", folder=self.storage.folder, session=self.storage.name
+        )
+
+    @pytest.hookimpl(optionalhook=True)  # there is no such hook without a report
+    def pytest_failure_taxonomy_section(self) -> ReportSection:
+        """Return the reports of the task classes, and whether a gate fails the run."""
+        return ReportSection(
+            name="bench",
+            rows=[report.model_dump(mode="json") for report in self.reports()],
+            why_failed=self.why_gate_failed,
+            place=self.place,
+        )
 
     def reports(self) -> list[BenchRunReport]:
         """Return the report of each task class; call it when all cases are over."""

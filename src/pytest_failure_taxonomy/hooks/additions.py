@@ -1,0 +1,144 @@
+"""What others add to the report of a run: neighbours of the core, and hooks of users."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy.hooks.guard import Faults
+from pytest_failure_taxonomy.hooks.neighbours import NeighbourSpecs
+from pytest_failure_taxonomy.hooks.settings import Settings
+from pytest_failure_taxonomy.options import KNOWN_BY_HISTORY, NEIGHBOURS
+from pytest_failure_taxonomy.redaction.secrets import Secrets
+from pytest_failure_taxonomy.report.amend import amend
+from pytest_failure_taxonomy.report.build import OWN_NAME, fit_benches, removed_from
+from pytest_failure_taxonomy.system import import_named
+from pytest_failure_taxonomy.taxonomy.amendments import Amendment, ReportSection
+from pytest_failure_taxonomy.text import CLOSED_FIELDS, change_texts, encodable
+
+_HOOK: Final = "the hook pytest_failure_taxonomy_report"
+
+
+def register_neighbours(config: pytest.Config, settings: Settings) -> None:
+    """Declare the hooks of neighbours, and load those that options ask for.
+
+    At the start: later a test may have patched what they import.
+    """
+    config.pluginmanager.add_hookspecs(NeighbourSpecs)
+    adds = settings.history is not None
+    if adds or settings.known_name == KNOWN_BY_HISTORY:
+        begin = import_named(NEIGHBOURS["history"]["plugin"])
+        plugin = begin(settings.history or "", adds=adds)
+        config.pluginmanager.register(plugin, "failure_taxonomy_history")
+
+
+def ask_sections(config: pytest.Config, faults: Faults) -> list[ReportSection]:
+    """Return the fields that neighbours fill."""
+    sections: list[ReportSection] = []
+    with faults.catch("a section of the report"):
+        sections += config.hook.pytest_failure_taxonomy_section(config=config)
+    return sections
+
+
+def add_sections(
+    report: dict[str, Any], sections: Sequence[ReportSection], secrets: Secrets
+) -> None:
+    """Fill the fields of neighbours in a report, without secrets."""
+    for section in sections:
+        report[section.name] = fit_benches(secrets.redact_json(list(section.rows)))
+
+
+def read_cases(
+    report: dict[str, Any], sections: Sequence[ReportSection]
+) -> dict[str, Any]:
+    """Return what the HTML page shows of the cases behind sections, by the ids of their runs."""
+    cases: dict[str, Any] = {}
+    for section in sections:
+        if section.place is None or not report[section.name]:
+            continue
+        with suppress(Exception):  # the page is there without them
+            read = import_named(NEIGHBOURS[section.name]["cases"])
+            cases |= read(report[section.name], Path(section.place.folder))
+    return cases
+
+
+def ask_amendments(
+    config: pytest.Config, report: dict[str, Any], *, is_final: bool
+) -> list[Amendment]:
+    """Return what neighbours propose to add to a report."""
+    amendments: list[Amendment] = config.hook.pytest_failure_taxonomy_amend(
+        report=report, is_final=is_final
+    )
+    return amendments
+
+
+def apply_amendments(
+    report: dict[str, Any], amendments: Iterable[Amendment]
+) -> dict[str, Any]:
+    """Return a report with what is proposed, and with what follows from it."""
+    for amendment in amendments:
+        report = amend(report, amendment)
+    return report
+
+
+def add_extensions(
+    config: pytest.Config, report: dict[str, Any], faults: Faults, secrets: Secrets
+) -> None:
+    """Add what the implementations of our hook return to the report, without secrets.
+
+    An invalid answer becomes a fault. If two answers have the same key, the first one counts.
+    """
+    hook = config.hook.pytest_failure_taxonomy_report
+    if not hook.get_hookimpls():
+        return
+    extensions = report["extensions"]
+    before = Counter(removed_from(json.dumps(extensions)))
+    try:
+        answers = hook(report=json.loads(json.dumps(report)))
+    except BaseException as error:  # noqa: BLE001 - foreign
+        faults.add(_HOOK, error)
+        answers = []
+    for answer in answers:
+        try:
+            extensions |= secrets.redact_json(_check_answer(answer)) | extensions
+        except (TypeError, ValueError, RecursionError) as error:
+            faults.add(_HOOK, error)
+    removed = Counter(removed_from(json.dumps(extensions)))
+    removed.subtract(before)
+    if +removed:
+        report["redacted"] = dict(Counter(report["redacted"]) + removed)
+    if faults.messages:
+        report["faults"] = list(faults.messages)
+
+
+def _check_answer(answer: object) -> dict[str, Any]:
+    """Return what an implementation adds, as JSON can hold it.
+
+    Raises:
+        TypeError, ValueError, RecursionError: it can't.
+    """
+    if not isinstance(answer, dict):
+        name = type(answer).__name__
+        raise TypeError(f"{name} returned; a dict with one key of your own is right")
+    plain = json.loads(json.dumps(answer, allow_nan=False))
+    added: dict[str, Any] = change_texts(plain, encodable)
+    if OWN_NAME in added:
+        raise ValueError(f"the name {OWN_NAME} is taken; use one of your own")
+    return added
+
+
+def search_again(report: dict[str, Any], redact: Callable[[str], str]) -> None:
+    """Remove secrets that extensions and sections have made known, and count all again."""
+    unsearched = {
+        "order": report["order"],  # numbers hold none but by chance
+        "extensions": change_texts(report["extensions"], redact),
+    }
+    report |= change_texts(report, redact, CLOSED_FIELDS) | unsearched
+    report["redacted"] = {}
+    report["redacted"] = dict(Counter(removed_from(json.dumps(report))))

@@ -1,0 +1,286 @@
+"""What else becomes known of a run's failures, and what follows from it.
+
+The history, experiments and benches propose; this is the one place besides the judge that decides
+whether a retry helps, who is charged, which cause comes first and what is recommended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.causes import (
+    action_of,
+)
+from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    Cause,
+    ChargedTo,
+    Evidence,
+    FailureType,
+    GroupHistory,
+    Proof,
+    RecoveryAction,
+)
+from pytest_failure_taxonomy.taxonomy.values import Count, replace, value
+
+MAX_NAMED: Final = 3
+"""How many failures that are not known are named."""
+_TESTS_FAILED: Final = 1
+_RANKS: Final = {"flaky": 0, "reproducible": 0, "commit": 1}
+"""How much a type of proof says, if not that something makes the test fail."""
+_ACCEPTED_STATES: Final = ("known", "flaky")
+
+
+@value
+class Amendment:
+    """What a neighbour of the core proposes to add to a report."""
+
+    histories: Mapping[str, GroupHistory] = MappingProxyType({})
+    """By the fingerprint of a group of failures."""
+    of_verdict: GroupHistory | None = None
+    """Of a verdict that no group has."""
+    proofs: Mapping[str, Proof] = MappingProxyType({})
+    """By the key of a cause."""
+    evidence: tuple[Evidence, ...] = ()
+    """What else speaks for the verdict."""
+    nodeid: str | None = None
+    """The test that was running, if another one stands for it in the verdict."""
+    problem: str = ""
+    """Why the neighbour has no answer, in words."""
+    remedy: tuple[str, ...] = ()
+    """The arguments with which our command makes good for that, before the report's path."""
+
+
+@value
+class SectionPlace:
+    """Where a neighbour keeps what becomes its field of the report, outside of pytest."""
+
+    name: str
+    """The field, and the neighbour in the table of `options`."""
+    folder: str
+    session: str
+    """How it calls this run there."""
+
+
+@value
+class ReportSection:
+    """What a neighbour says of a run in a field of the report that is its own."""
+
+    name: str
+    """The field."""
+    rows: Sequence[dict[str, Any]]
+    why_failed: str = ""
+    """Why the run fails, whatever its tests say; empty if it does not."""
+    place: SectionPlace | None = None
+    """`None` if nothing is kept."""
+
+
+@value
+class KnownCause:
+    """A cause of a report, with what a history and experiments say of it."""
+
+    cause: Cause
+    history: GroupHistory | None
+    proof: Proof | None
+
+
+@value
+class Recommendation:
+    """What to do about a run, and the cause that is least easily recovered from."""
+
+    recovery_action: RecoveryAction
+    failure_type: FailureType
+    nodeid: str | None
+
+
+@value
+class KnownFailures:
+    """How the failures of a run compare with those that are known."""
+
+    by: str
+    """What knows them: the name of a file, or `history`."""
+    accepted: bool
+    """Whether all of them are known, so that the exit status is 0."""
+    failures: Count
+    """How many failures there are."""
+    unknown: tuple[str, ...]
+    """Node ids of those that are not known, the first ones."""
+    unknown_count: Count
+    """How many those are."""
+    others: str
+    """What made the session fail besides tests; empty for nothing."""
+    notes: tuple[str, ...]
+    """What is wrong with the entries of the file, in sentences."""
+
+
+def amend_cause(
+    known: KnownCause, amendment: Amendment, verdict_kind: str | None
+) -> KnownCause:
+    """Return a cause with what an amendment says of it, and what follows from that."""
+    cause = known.cause
+    histories = [
+        amendment.histories[fingerprint]
+        for fingerprint in cause.fingerprints
+        if fingerprint in amendment.histories
+    ]
+    history = known.history
+    if histories:
+        history = join_histories(histories)
+    elif amendment.of_verdict is not None and cause.kind == verdict_kind:
+        history = amendment.of_verdict
+    proof = known.proof
+    if cause.key in amendment.proofs:
+        proof = join_proofs(proof, amendment.proofs[cause.key])
+    retryable, charge_to = cause.retryable, cause.charge_to
+    if proof is not None and proof.status == "proven":
+        row = packaged_table("proofs")[str(proof.type)]
+        # Since a commit it may fail now and then.
+        is_chance = proof.type == "commit" and proof.failed < proof.runs
+        retryable = is_chance or row.get("retryable")
+        charge_to = row.get("charge_to") or charge_to
+    elif history is not None and history.state == "flaky":
+        # A failed assertion fails again, unless its test is known to pass now and then.
+        retryable = True
+    cause = replace(cause, retryable=retryable, charge_to=charge_to)
+    return KnownCause(cause=cause, history=history, proof=proof)
+
+
+def join_histories(histories: Sequence[GroupHistory]) -> GroupHistory:
+    """Return what is known of a cause: it is old if a group is, and flaky if all are."""
+    states = {history.state for history in histories}
+    state: Literal["new", "came_back", "known", "flaky"] = "new"
+    if states == {"flaky"}:
+        state = "flaky"
+    elif "known" in states:
+        state = "known"
+    elif "came_back" in states:
+        state = "came_back"
+    seen = [history.first_seen for history in histories if history.first_seen]
+    commits = [history.last_passed_commit for history in histories]
+    changes = [history.distributions_changed for history in histories]
+    # The first one of which more is known.
+    detailed = [
+        history for history in histories if history.first_commit or history.flaky_runs
+    ]
+    first = (detailed or histories)[0]
+    return GroupHistory(
+        state=state,
+        first_seen=None if state == "new" else min(seen, default=None),
+        runs=max(history.runs for history in histories),
+        last_passed_commit=next(filter(None, commits), None),
+        distributions_changed=next(
+            (change for change in changes if change is not None), None
+        ),
+        first_commit=first.first_commit,
+        flaky_failures=first.flaky_failures,
+        flaky_runs=first.flaky_runs,
+    )
+
+
+def join_proofs(earlier: Proof | None, proof: Proof) -> Proof:
+    """Return what is known of a cause after another experiment.
+
+    What is proven stays until as much is. What makes a test fail says more than since which commit
+    it does, which is kept beside it.
+    """
+    proven = [
+        known
+        for known in (proof, earlier)
+        if known is not None and known.status == "proven"
+    ]
+    # What makes it fail is needed to repeat it.
+    best = max(proven, key=lambda known: _RANKS.get(str(known.type), 2), default=proof)
+    if best.type == "commit":
+        return replace(best, commit=None)
+    commits = [
+        known.state if known.type == "commit" else known.commit for known in proven
+    ]
+    return replace(best, commit=next(filter(None, commits), None))
+
+
+def charge_verdict(
+    kind: str, causes: Sequence[tuple[str, ChargedTo | None]]
+) -> ChargedTo | None:
+    """Return whom a verdict is charged to: what the first cause of its kind is.
+
+    Args:
+        kind: of the verdict.
+        causes: the kind of each, at least one, and whom it is charged to.
+    """
+    charges = (charge_to for cause_kind, charge_to in causes if cause_kind == kind)
+    return next(charges, causes[0][1])
+
+
+def recommend(
+    kind: str, causes: Iterable[Cause], last_good_commit: str | None
+) -> Recommendation:
+    """Return what is recommended for all causes of a run.
+
+    Args:
+        kind: of the verdict.
+        causes: at least one.
+        last_good_commit: to which one can go back.
+    """
+    least, action = action_of(causes, kind, last_good_commit)
+    return Recommendation(
+        recovery_action=action,
+        failure_type=least.failure_type,
+        nodeid=next(iter(least.nodeids), None),
+    )
+
+
+def accept_known(
+    run: RunEvidence, unlisted: Sequence[str], by: str, notes: Sequence[str] = ()
+) -> tuple[RunEvidence, KnownFailures]:
+    """Return a run, with exit code 0 if tests failed and all of it is known, and why.
+
+    Args:
+        run: its session has ended.
+        unlisted: node ids of failures that are not known.
+        by: what knows failures.
+        notes: about what knows them.
+    """
+    others = _name_other_failure(run)
+    known = KnownFailures(
+        by=by,
+        accepted=not unlisted and not others,
+        failures=len(run.failures),
+        unknown=tuple(unlisted[:MAX_NAMED]),
+        unknown_count=len(unlisted),
+        others=others,
+        notes=tuple(notes),
+    )
+    if known.accepted:
+        run = replace(run, exit=replace(run.exit, code=0))
+    return run, known
+
+
+def is_accepted(history: GroupHistory | None) -> bool:
+    """Tell whether earlier runs make a failure one that is known."""
+    return history is not None and history.state in _ACCEPTED_STATES
+
+
+def _name_other_failure(run: RunEvidence) -> str:
+    """Say what made a session fail besides tests that failed; empty if nothing."""
+    has_lost_worker = any(
+        worker.ending != "finished" and worker.crashed_on is None
+        for worker in run.workers
+    )
+    is_cut_short = run.interruptions or run.in_flight or run.ended_tests or run.not_run
+    has_other_code = run.exit.code != _TESTS_FAILED or not run.failures
+    others: tuple[tuple[object, str], ...] = (
+        (run.should_fail, run.should_fail),
+        (run.coverage, run.coverage),
+        (run.gate, run.gate),
+        (run.collection_failures, "something could not be collected"),
+        (run.errors or run.mismatch, "there were errors outside of tests"),
+        (run.unrecorded, "pytest has counted failures that could not be recorded"),
+        (has_lost_worker, "a worker died without a test"),
+        (run.uncounted, "a plugin has counted failures that are none of a test"),
+        (is_cut_short, "tests are missing"),
+        (has_other_code, f"exit code {run.exit.code}"),
+    )
+    return next((words for is_so, words in others if is_so), "")
