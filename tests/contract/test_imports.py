@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,6 +15,8 @@ from typing import Final
 import pytest
 
 import pytest_failure_taxonomy
+from pytest_failure_taxonomy.options import NEIGHBOURS
+from pytest_failure_taxonomy.system import import_named
 from tests.helpers.children import run_child
 
 PACKAGE: Final = "pytest_failure_taxonomy"
@@ -135,6 +138,23 @@ def test_what_is_allowed_is_used() -> None:
         for name in imports_in(path.read_text("utf-8"))
     }
     assert used >= PURE
+
+
+def named_functions() -> list[str]:
+    """Return the names by which the core loads functions of its neighbours and commands."""
+    table = tomllib.loads((SOURCE / "cli" / "commands.toml").read_text("utf-8"))
+    names = {name for row in NEIGHBOURS.values() for name in row.values()}
+    for command in table["command"]:
+        names.update(command.get("asks", {}).values())
+        if "runs" in command:
+            names.add(command["runs"].partition(" ")[0])
+    return sorted(names)
+
+
+@pytest.mark.parametrize("name", named_functions())
+def test_what_a_table_names_is_there(name: str) -> None:
+    """No type checker looks at names of functions in tables."""
+    assert callable(import_named(name))
 
 
 def test_the_report_knows_no_bench() -> None:

@@ -61,10 +61,8 @@ def _list_unknown(report: dict[str, Any], amendments: Sequence[Amendment]) -> li
     return unknown
 
 
-def describe_known(known: KnownFailures | None, report: dict[str, Any]) -> list[Line]:
+def describe_known(known: KnownFailures, report: dict[str, Any]) -> list[Line]:
     """Return the lines about failures that are known, and about their entries."""
-    if known is None:
-        return []
     lines = [notice(note) for note in known.notes]
     # A verdict on what crashed takes the usual place.
     if report["verdict"] is not None and (accepted := accepted_words(report)):

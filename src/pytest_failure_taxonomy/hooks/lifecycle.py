@@ -18,7 +18,7 @@ import pytest
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.faces.terminal import problem_line
-from pytest_failure_taxonomy.hooks import additions, known_failures, progress, showing
+from pytest_failure_taxonomy.hooks import additions, progress, showing
 from pytest_failure_taxonomy.hooks.guard import Faults, guarded, guarded_hook
 from pytest_failure_taxonomy.hooks.last_words import with_coverage
 from pytest_failure_taxonomy.hooks.printing import print_lines
@@ -98,6 +98,9 @@ class Run:
         self._secrets = Secrets(settings.redact)
         self._context: evidence.RunContext | None = None
         additions.register_neighbours(config, settings)
+        if settings.known is not None:
+            # At the start: later a test may have patched what it imports.
+            from pytest_failure_taxonomy.hooks import known_failures  # noqa: F401
         self.report_file = ReportFile(settings, self._id)
         try:
             self._context = self._read_context()
@@ -367,6 +370,8 @@ class Run:
         self, run: evidence.RunEvidence, context: evidence.RunContext
     ) -> evidence.RunEvidence:
         """Return a run; with exit code 0 if all that failed is known and that was asked."""
+        if self._settings.known is None:
+            return run
 
         def ask_history() -> tuple[dict[str, Any], list[Amendment]]:
             report = self._build(self._attributed(run), context, "full")
@@ -375,9 +380,9 @@ class Run:
             )
 
         with self.faults.catch("the comparison with known failures"):
-            run, self._known = known_failures.compare_run(
-                self._settings, run, ask_history
-            )
+            from pytest_failure_taxonomy.hooks.known_failures import compare_run
+
+            run, self._known = compare_run(self._settings, run, ask_history)
         return run
 
     def _with_observed(self, run: evidence.RunEvidence) -> evidence.RunEvidence:

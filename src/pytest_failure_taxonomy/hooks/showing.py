@@ -15,7 +15,6 @@ from pytest_failure_taxonomy.faces import show_faces
 from pytest_failure_taxonomy.faces import terminal as face
 from pytest_failure_taxonomy.faces.terminal import verdict_lines
 from pytest_failure_taxonomy.hooks import printing
-from pytest_failure_taxonomy.hooks.known_failures import describe_known
 from pytest_failure_taxonomy.hooks.printing import print_lines
 from pytest_failure_taxonomy.hooks.report_file import ReportFile
 from pytest_failure_taxonomy.hooks.settings import Settings
@@ -82,7 +81,10 @@ def show_run(
         )
         if ended.problem is None:  # without a report there is nothing to complete
             lines += face.watcher_lines(report)
-        lines += describe_known(ended.known, report)
+        if ended.known is not None:
+            from pytest_failure_taxonomy.hooks.known_failures import describe_known
+
+            lines += describe_known(ended.known, report)
         lines += map(face.notice, _describe_problems(ended.amendments, path))
         faults += _remarks(ended.run, file)
     if level > -2:
