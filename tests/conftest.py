@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 from hypothesis import settings
 
+from tests.helpers.changes import Selection, list_changed_paths, sort_changes
 from tests.helpers.portability import SYSTEMS, environment_of, pretended_system
 from tests.helpers.reports import assert_valid_reports_in
 from tests.helpers.runs import PytestRuns
@@ -23,19 +24,17 @@ with suppress(ImportError):
     # `pytester` forgets the modules that a test imports, and NumPy warns when it is imported twice.
     import numpy as np  # noqa: F401 - see above
 
-# An example that a busy machine ran slowly is no failure.
-settings.register_profile("steady", settings(deadline=None))
-settings.register_profile("few", settings(deadline=None, max_examples=20))
+# An example that a busy machine ran slowly is no failure. A failure shows how to repeat it.
+settings.register_profile("steady", deadline=None, print_blob=True)
+settings.register_profile("few", settings.get_profile("steady"), max_examples=20)
+settings.register_profile("many", settings.get_profile("steady"), max_examples=1_000)
 settings.load_profile("steady")
 
 collect_ignore = ["benchmarks/accuracy/live"]
 """Projects that fail on purpose."""
 
 _HERE: Final = Path(__file__).parent
-_NIGHTLY: Final = "FAILURE_TAXONOMY_TESTS_NIGHTLY"
-"""Set in the environment it does what `--nightly` does."""
-_WHOLE_SUITE: Final = 3_000
-"""How many tests are collected at least where the whole suite is run, also on the lowest versions."""
+_ROOT: Final = _HERE.parent
 _SLOW_FOLDERS: Final = ("attacks", "e2e")
 _BENCH_CASES: Final = "plugin/bench_cases"
 """Folders whose tests start one process after another."""
@@ -84,7 +83,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--nightly",
         action="store_true",
-        help="run all tests: those that are marked `nightly`, and of the slow folders not only half",
+        help="run the tests that are marked `nightly`, too",
+    )
+    parser.addoption(
+        "--changed-since",
+        metavar="REV",
+        help="leave out tests that no change since this commit can affect, and those that are "
+        "marked `room` if none of their rooms changed; all run if git doesn't know the commit",
     )
     parser.addoption(
         "--fresh-pythons",
@@ -157,41 +162,52 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _nightly_of(items: Sequence[pytest.Item]) -> dict[pytest.Item, None]:
-    """Return what is left to the night: what is marked so, and half of the slow folders' tests.
-
-    The second only where the whole suite is run: who names a file wants all of it.
-    """
-    nightly = dict.fromkeys(
-        item for item in items if item.get_closest_marker("nightly")
-    )
-    if len(items) < _WHOLE_SUITE:
-        return nightly
-    for path, of_file in groupby(items, key=lambda item: item.path):
-        file = path.relative_to(_HERE)
-        if file.is_relative_to(_BENCH_CASES) or file.parts[0] in _SLOW_FOLDERS:
-            nightly |= dict.fromkeys([*of_file][1::2])
-    return nightly
+def _select_changed(
+    items: Sequence[pytest.Item], revision: str
+) -> Iterator[pytest.Item]:
+    """Yield the tests that a change since the revision can affect."""
+    paths = list_changed_paths(_ROOT, revision)
+    if paths is None:
+        yield from items
+        return
+    selection = Selection(_ROOT, sort_changes(paths))
+    for path, tests in groupby(items, key=lambda item: item.path):
+        if not selection.is_affected(path):
+            continue
+        for item in tests:
+            rooms = [name for mark in item.iter_markers("room") for name in mark.args]
+            if not rooms or selection.changed_any(rooms, path):
+                yield item
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Mark what takes long, skip what is about another system, and leave out what is nightly."""
-    if not (config.getoption("nightly") or os.environ.get(_NIGHTLY)):
-        nightly = _nightly_of(items)
-        if nightly:
-            config.hook.pytest_deselected(items=[*nightly])
-            items[:] = [item for item in items if item not in nightly]
+    """Mark what takes long, skip what is about another system, and select by changes."""
+    _mark_items(items)
+    selected = list(items)
+    if not config.getoption("nightly"):
+        selected = [item for item in items if not item.get_closest_marker("nightly")]
+    if revision := config.getoption("changed_since"):
+        selected = list(_select_changed(selected, revision))
+    if len(selected) < len(items):
+        deselected = dict.fromkeys(items)
+        for item in selected:
+            del deselected[item]
+        config.hook.pytest_deselected(items=list(deselected))
+        items[:] = selected
+
+
+def _mark_items(items: Sequence[pytest.Item]) -> None:
     absent = {"posix": sys.platform == "win32", "linux": sys.platform != "linux"}
     by_group = items[0].config.getoption("loadgroup", default=False) if items else False
-    for path, of_file in groupby(items, key=lambda item: item.path):
+    for path, tests in groupby(items, key=lambda item: item.path):
         file = path.relative_to(_HERE)
-        group = next((each for each in _TOGETHER if file.is_relative_to(each)), None)
+        group = next((name for name in _TOGETHER if file.is_relative_to(name)), None)
         is_slow = file.is_relative_to(_BENCH_CASES) or file.parts[0] in _SLOW_FOLDERS
         depends = file.parts[0] == "plugin" and not file.is_relative_to(_BENCH_CASES)
-        for item in of_file:
+        for item in tests:
             if by_group and group is not None:
                 item.add_marker(pytest.mark.xdist_group(group))
             # Each starts three Pythons.
@@ -201,7 +217,7 @@ def pytest_collection_modifyitems(
             if is_slow or on_workers:
                 item.add_marker("slow")
             if on_workers and depends:
-                item.add_marker("versions")
+                item.add_marker("lowest")
             for mark in item.iter_markers():
                 if absent.get(mark.name):
                     item.add_marker(pytest.mark.skip(reason=mark.args[0]))

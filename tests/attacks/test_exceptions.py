@@ -212,7 +212,7 @@ ANSWERS: Final = (
 )
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 @XDIST
 def test_looks_at_exceptions_are_pytests_own(runs: PytestRuns, workers: int) -> None:
     """Outcome, output and exit status are those of a run without us, and so is each call."""

@@ -79,7 +79,23 @@ def test_the_workflows_run_every_python_and_check() -> None:
         may_fail = re.findall(r"'(3\.\d+)'", jobs[name]["continue-on-error"])
         assert sorted(set(tried) - set(promised)) == may_fail
     environments = re.findall(r"^\[testenv:([a-z]+)\]", read("tox.ini"), re.MULTILINE)
-    assert set(jobs["checks"]["strategy"]["matrix"]["check"]) <= set(environments)
+    run = re.findall(r"tox run\S* .*-e ([a-z,]+)", read(".ci/run"))
+    checks = {"lint", "types", "contracts", "docs", "package"}
+    assert checks | {"lowest", "newest"} == set(",".join(run).split(","))
+    assert checks | {"lowest", "newest"} <= set(environments)
+
+
+def test_a_push_runs_what_it_can_affect_and_the_night_runs_all() -> None:
+    """Each checkout that is compared with a commit has the history to find it in."""
+    pushed = yaml.safe_load(read(".github/workflows/tests.yml"))
+    assert "github.event.before" in pushed["env"]["SINCE"]
+    for name, job in pushed["jobs"].items():
+        checkout, *_, run = job["steps"]
+        assert checkout["with"]["fetch-depth"] == 0, name
+        assert re.search("--(changed-)?since", run["run"]), name
+    nightly = yaml.safe_load(read(".github/workflows/nightly.yml"))
+    commands = [job["steps"][-1]["run"] for job in nightly["jobs"].values()]
+    assert commands == [".ci/run --all", "python -m pytest -n 2 --nightly"]
 
 
 def test_each_action_is_pinned_by_its_commit() -> None:

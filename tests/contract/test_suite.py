@@ -108,7 +108,7 @@ def test_facts_again():
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.skipif(not Switch.is_on, reason="no run is a fork")
 def test_a_forked_worker_is_like_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -365,7 +365,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("name", params)
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_log_and_plugin_agree(tmp_path: Path, name: str) -> None:
     """The log and the exit code of a run give reason and kind that the plugin's report has."""
     case = CASES[name]

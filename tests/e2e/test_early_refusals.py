@@ -133,7 +133,7 @@ ENDS: Final = (
 )
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize("output", ["pipes", "files", "one-file", "terminal"])
 @pytest.mark.parametrize(("args", "words"), ENDS)
 def test_a_plugin_that_ends_pytest_before_it_loads_us(

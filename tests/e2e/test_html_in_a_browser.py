@@ -41,7 +41,7 @@ FAILURES: Final = ".tests > li:not([hidden]) > .failure > summary"
 
 Open = Callable[..., Browser]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.room("faces", "report")]
 
 
 @pytest.fixture(scope="session")

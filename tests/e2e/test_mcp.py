@@ -30,7 +30,7 @@ pytest.importorskip("mcp")
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-pytestmark = pytest.mark.versions
+pytestmark = pytest.mark.lowest
 
 TOKEN: Final = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"  # noqa: S105 - looks like one, and is none
 READING: Final = ["why", "cause", "is_it_known", "last_good", "reproduce", "flaky"]

@@ -92,7 +92,7 @@ def test_the_verdict_names_the_place(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize(
     ("files", "nodeid", "doing"),
     [

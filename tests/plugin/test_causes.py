@@ -1511,7 +1511,7 @@ def check_order(text: str, done: Finished) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize(
     "row",
     [
@@ -1550,7 +1550,7 @@ def test_on_workers(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize("row", CRASHES, ids=[row.name for row in CRASHES])
 def test_a_worker_that_dies(
     tmp_path: Path,
@@ -1565,7 +1565,7 @@ def test_a_worker_that_dies(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.skipif(find_spec("sqlalchemy") is None, reason="needs SQLAlchemy")
 def test_with_a_history(tmp_path: Path, port: int) -> None:
     """What is new comes first, and the headline says how much of it is."""

@@ -76,7 +76,7 @@ def check_broken(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize("broken", BROKEN)
 def test_collection_error(runs: PytestRuns, broken: str) -> None:
     """A file that can't be collected is an internal error, though the exit code is Ctrl+C's."""
@@ -188,7 +188,7 @@ OTHERS: Final = (
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize("ending", OTHERS)
 def test_other_reasons_not_to_be_collected(runs: PytestRuns, ending: Ending) -> None:
     """A node that can't be collected is told apart from a failed test, and yields to one."""

@@ -67,7 +67,7 @@ def test_a_threshold_that_is_reached(runs: PytestRuns, workers: list[str]) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
 def test_a_threshold_beside_a_failed_test(runs: PytestRuns, workers: list[str]) -> None:
     """The failed test explains the exit status, and nothing else is guessed from it."""

@@ -176,7 +176,7 @@ OTHERS: Final = (
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize("ending", OTHERS)
 def test_errors_of_other_sorts(runs: PytestRuns, ending: Ending) -> None:
     """Where pytest itself takes what was raised for a test's or a file's, so do we."""
@@ -223,7 +223,7 @@ def test_exit_status_that_a_plugin_changes(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_a_collection_error_that_a_plugin_forgives(runs: PytestRuns) -> None:
     """An interrupted pytest has run no test, and exit code 0 does not make that a success."""
     conftest = LATE.format("trylast=True", "    session.exitstatus = 0\n")

@@ -304,7 +304,7 @@ STOPS: Final = (
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize(("attribute", "exit_status", "reason", "kind"), STOPS)
 def test_stop_that_a_plugin_asks_for(
     runs: PytestRuns, attribute: str, exit_status: int, reason: str, kind: str

@@ -83,7 +83,7 @@ def test_time_limit_of_a_test(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @NEEDS_SIGNALS
 def test_time_limit_and_a_failure(runs: PytestRuns) -> None:
     """A timeout comes before a failed test in the verdict, whose test is the one to be mended."""
@@ -206,7 +206,7 @@ def test_rerun_of_a_setup(runs: PytestRuns) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_rerun_on_a_worker(runs: PytestRuns) -> None:
     """Under xdist attempts are counted as in one process."""
     run = check_ending(

@@ -155,7 +155,7 @@ def test_limit_on_failures_under_xdist(runs: PytestRuns, args: Sequence[str]) ->
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize(
     ("option", "counts"),
     [

@@ -167,7 +167,7 @@ CONFLICTS: Final = (
 )
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize(("files", "env", "words"), CONFLICTS)
 def test_an_option_that_is_added_twice(
     runs: PytestRuns,

@@ -101,7 +101,7 @@ def test_junit_of_a_run_that_died(runs: PytestRuns, workers: tuple[str, ...]) ->
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_junit_of_a_death_under_run(runs: PytestRuns) -> None:
     """The supervisor writes it; a path that can't be written is told in the report."""
     runs.write({"test_it.py": DEATH})

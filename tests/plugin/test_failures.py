@@ -440,7 +440,7 @@ COLLECTION_ERRORS: Final = {
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @XDIST
 def test_collection_errors(runs: PytestRuns, workers: int) -> None:
     """A collection error says what was raised and where, however many workers met it."""

@@ -43,6 +43,7 @@ from tests.helpers.reports import assert_valid_report
 
 pytestmark = [
     pytest.mark.matrix,
+    pytest.mark.room("survive", "hooks", "system", "taxonomy"),
     pytest.mark.skipif(
         not sys.platform.startswith("linux"),
         reason="the watcher needs Linux, the deaths its /proc",

@@ -456,7 +456,7 @@ def test_secrets_in_a_headline(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @given(st.text() | st.integers(0, 3_000).map(lambda count: "x" * count))
 def test_one_line(text: str) -> None:
     """Any text becomes one line that is not too long, and is empty for blank texts alone."""

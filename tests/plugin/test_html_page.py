@@ -37,7 +37,7 @@ def rows_of(path: Path) -> dict[str, list[list[object]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 def test_a_run_writes_its_page_with_every_test(
     runs: PytestRuns, workers: tuple[str, ...]
@@ -56,7 +56,7 @@ def test_a_run_writes_its_page_with_every_test(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.linux("the watcher completes the report of a dead run there")
 def test_a_run_that_dies_has_its_page(runs: PytestRuns) -> None:
     """Whoever completes the report writes the page, too, and `convert` makes the same one."""
@@ -86,7 +86,7 @@ SAID = "the HTML page needs Jinja2, which is not installed; pip install jinja2"
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize("flag", ["--failure-taxonomy-html", "--why-html"])
 def test_a_missing_jinja2_is_an_error_where_the_page_was_typed(
     runs: PytestRuns, flag: str
@@ -101,7 +101,7 @@ def test_a_missing_jinja2_is_an_error_where_the_page_was_typed(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize("name", ["failure_taxonomy_html", "addopts"])
 def test_a_missing_jinja2_is_a_warning_where_a_configuration_asks(
     runs: PytestRuns, name: str

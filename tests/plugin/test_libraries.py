@@ -199,7 +199,7 @@ def suite() -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
 def test_libraries_are_known(runs: PytestRuns, workers: list[str]) -> None:
     """Each exception has the reason and kind of its library; none is that of half of the run."""
@@ -247,7 +247,7 @@ def test_a_library_alone(runs: PytestRuns, row: tuple[str, str, str, str, str]) 
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
 def test_the_marker_of_a_test_failure(runs: PytestRuns, workers: list[str]) -> None:
     """An agent's word stands among the reasons, after what was seen."""

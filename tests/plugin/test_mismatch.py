@@ -116,7 +116,7 @@ def test_workers_that_disagree(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_each_worker_may_have_its_own_tests(runs: PytestRuns) -> None:
     """With `--dist each` nobody compares, and workers that differ are no failure."""
     runs.write({"test_it.py": ONLY_ONE})
@@ -126,7 +126,7 @@ def test_each_worker_may_have_its_own_tests(runs: PytestRuns) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_it_is_on_disk_before_the_end(runs: PytestRuns) -> None:
     """A death right after xdist's report keeps the mismatch, with no secret in its node ids."""
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

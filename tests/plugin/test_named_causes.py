@@ -92,7 +92,7 @@ def test_a_test_that_runs_out_of_memory(runs: PytestRuns, workers: list[str]) ->
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @WORKERS
 def test_several_files_that_could_not_be_collected(
     runs: PytestRuns, workers: list[str]
@@ -110,7 +110,7 @@ def test_several_files_that_could_not_be_collected(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_a_syntax_error_in_an_installed_package(runs: PytestRuns) -> None:
     """The file that does not parse is named by its path, wherever it was imported from."""
     package = runs.path / "site-packages" / "broken"

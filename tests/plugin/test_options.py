@@ -128,7 +128,7 @@ def test_without_the_option_nothing_is_loaded_printed_or_written(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize("bench", [(), ("failure_taxonomy_bench",)], ids=["", "bench"])
 @pytest.mark.parametrize("args", [(), ("-n", "2")], ids=["alone", "xdist"])
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_a_start_that_fails_before_options_are_parsed(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_the_plugin_can_be_blocked(folder: Path) -> None:
     """`-p no:failure_taxonomy` keeps the installed plugin out, its options included."""
     environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": None}
@@ -265,7 +265,7 @@ def test_the_plugin_can_be_blocked(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_the_plugin_is_found_where_it_is_installed(folder: Path) -> None:
     """Beside the other installed plugins, it is loaded by its entry point without being named."""
     command = pytest_command(SWITCH, plugins=())
@@ -479,7 +479,7 @@ OTHERS: Final = [
 ]
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize(("args", "env"), OTHERS)
 def test_a_short_name_of_another_plugin_is_that_plugins(
     folder: Path, args: tuple[str, ...], env: dict[str, str]
@@ -565,7 +565,7 @@ def test_a_short_name_in_a_start_that_fails_early(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_short_forms_mean_the_same(folder: Path) -> None:
     """With workers, too, which get the command line of their controller."""
     write(folder, {"test_it.py": FAILING, "known.yaml": "- nodeid: '*'\n"})
@@ -626,7 +626,7 @@ def test_an_absolute_path_is_shown_as_it_is(folder: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.skipif("sys.platform == 'win32'", reason="paths are text there")
 def test_a_path_that_is_no_text(folder: Path) -> None:
     """A path in another encoding than the system's works, and is escaped where it is shown."""
@@ -753,7 +753,7 @@ def test_collecting_only_reports_what_could_not_be_collected(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_two_runs_in_one_process(folder: Path) -> None:
     """`pytest.main()` called twice gives two reports that know nothing of each other."""
     write(folder, {"test_two.py": FAILING})
@@ -807,7 +807,7 @@ def test_nested(pytester, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize("how", ["runpytest_inprocess", "runpytest_subprocess"])
 @pytest.mark.parametrize("args", [(), ("-n", "1")], ids=["alone", "in-a-worker"])
 def test_a_run_inside_a_run_has_its_own_report(
@@ -822,7 +822,7 @@ def test_a_run_inside_a_run_has_its_own_report(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize("how", ["runpytest_inprocess", "runpytest_subprocess"])
 def test_a_run_inside_a_run_with_the_same_path(folder: Path, how: str) -> None:
     """Where both have one path, it is the outer run's, and the inner one says where its own is."""
@@ -839,7 +839,7 @@ def test_a_run_inside_a_run_with_the_same_path(folder: Path, how: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_only_the_controller_writes(folder: Path) -> None:
     """Under xdist one process writes one report, and the workers none."""
     write(

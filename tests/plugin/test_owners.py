@@ -86,7 +86,7 @@ def seen(entry: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize(
     ("args", "plugins"),
     [
@@ -137,7 +137,7 @@ def test_every_failure_has_an_owner(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_the_terminal_names_the_package(runs: PytestRuns) -> None:
     """It is said of what was installed, and of no code of the user's."""
     runs.write(FILES)

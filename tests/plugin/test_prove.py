@@ -250,7 +250,7 @@ def test_what_is_known_of_the_collected_tests(runs: PytestRuns) -> None:
         )
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_forks_and_fresh_processes_give_the_same_answers(runs: PytestRuns) -> None:
     """What a proof is made of, with any pytest: a pass, a failure, its place and its state."""
     test = "import state\ndef test_it(): state.check(1 not in state.SEEN)\n"
@@ -314,7 +314,7 @@ def test_it(): logging.getLogger().error("it fails"); assert 0
 }
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_no_file_of_an_option_is_written(proofs: Proofs) -> None:
     """Whether pytest, a plugin or a conftest writes it, and whoever names it, and where."""
     proofs.runs.write(WRITES)

@@ -41,7 +41,7 @@ def prove(
     return code, said.out.splitlines(), said.err
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_it_is_fixed_once_it_passes_in_the_order_in_which_it_failed(
     runs: PytestRuns, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -140,7 +140,7 @@ def installed(folder: Path, source: Path, *, at: str) -> dict[str, str]:
     return {"PYTHONPATH": str(folder)}
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_the_commit_is_found_on_a_merged_branch(
     repository: Repository,
     tmp_path: Path,
@@ -272,7 +272,7 @@ def test_what_is_missing_is_said(
     )
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_a_step_of_git_bisect_ends_with_what_git_takes_it_for(
     repository: Repository, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -44,7 +44,7 @@ def port() -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_one_address_is_one_cause(runs: PytestRuns, port: int) -> None:
     """Whichever library wanted to connect, and however it says so."""
     there = [name for name in CLIENTS if not name or find_spec(name)]

@@ -35,7 +35,7 @@ CASES: Final = {
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize(
     ("case", "start"),
     [

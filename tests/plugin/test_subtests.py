@@ -67,7 +67,7 @@ def last_line(run: FinishedRun) -> dict[str, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @WORKERS
 @pytest.mark.parametrize(
     ("content", "message", "failed", "causes"),
@@ -121,7 +121,7 @@ def test_the_terminal_counts_tests(runs: PytestRuns, workers: list[str]) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @needs_reruns
 @WORKERS
 @pytest.mark.parametrize(

@@ -788,7 +788,7 @@ def test_hostile_names_without_escaping_in_a_child(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize(
     "env",
     [
@@ -824,7 +824,7 @@ def test_a_stream_that_is_not_utf_8(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @posix_only
 @pytest.mark.parametrize("test", [PASSING, FAILING], ids=["passing", "failing"])
 @pytest.mark.parametrize("how", ["from-the-start", "head", "closed-descriptor"])
@@ -874,7 +874,7 @@ def run_with_closed_stdout(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @posix_only
 def test_a_reader_that_leaves_before_our_lines(folder: Path) -> None:
     """Where pytest had said all it had to say, its exit status stands though ours was not read."""

@@ -143,7 +143,7 @@ def test_many_causes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_colours_are_never_alone(runs: PytestRuns) -> None:
     """Without colours the same is said: who can't tell red from green misses nothing."""
     colored = runs.run("-v", "--color=yes").stdout
@@ -216,7 +216,7 @@ def test_links_change_nothing_that_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.posix("a terminal")
 @pytest.mark.parametrize(
     ("variables", "has_links"),

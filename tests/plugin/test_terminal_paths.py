@@ -94,7 +94,7 @@ def test_words_that_name_files(tmp_path: Path, workers: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_a_group_and_a_test_in_flight(tmp_path: Path) -> None:
     """So are the places of causes, and the tests that were running."""
     content = (
@@ -118,7 +118,7 @@ DIES: Final = "import os, signal\ndef test_it(): os.kill(os.getpid(), signal.SIG
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.skipif("sys.platform == 'win32'", reason="of POSIX systems")
 @pytest.mark.parametrize("command", ["run", "finalize"])
 def test_what_the_commands_print(tmp_path: Path, command: str) -> None:

@@ -329,7 +329,7 @@ def test_a_valid_baseline(tmp_path: Path, tests: str, words: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @XDIST
 @pytest.mark.parametrize("style", ["auto", "short", "long"])
 def test_the_place_of_a_failure_in_a_library(
@@ -401,7 +401,7 @@ DOCTESTS: Final = (
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @XDIST
 @pytest.mark.parametrize(("example", "words"), DOCTESTS)
 def test_a_doctest(

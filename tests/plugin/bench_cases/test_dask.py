@@ -33,6 +33,7 @@ from tests.helpers.waiting import wait_until
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.room("bench"),
     pytest.mark.posix("signals"),
     # Not imported here: that takes half a second of each worker, also where no test is run.
     pytest.mark.skipif(find_spec("distributed") is None, reason="needs distributed"),

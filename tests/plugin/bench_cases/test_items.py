@@ -51,7 +51,7 @@ def grade(case, output):
 """
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_each_case_is_an_item(runs: PytestRuns) -> None:
     """A case passes or fails like a test, and pytest counts it like one."""
     runs.write(
@@ -78,7 +78,7 @@ def test_each_case_is_an_item(runs: PytestRuns) -> None:
     assert run.counts == {"collected": 3, "passed": 2, "failed": 1}
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 def test_six_failure_paths(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """Each of the six ways to fail becomes a code of severity block, and the run goes on."""
@@ -129,7 +129,7 @@ def test_six_failure_paths(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     assert charged == of_all
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_failure_shows_case_score_and_codes(runs: PytestRuns) -> None:
     """A failed case shows its score and its codes with what they mean, and no stack of ours."""
     runs.write(task_class_files([{"id": "wrong", "input": 1, "answer": 2}]))
@@ -146,7 +146,7 @@ def test_failure_shows_case_score_and_codes(runs: PytestRuns) -> None:
     assert "case_failed" not in text
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_system_that_raises_shows_its_traceback(runs: PytestRuns) -> None:
     """The traceback ends at the system's own lines and begins there, too."""
     runs.write(
@@ -158,7 +158,7 @@ def test_system_that_raises_shows_its_traceback(runs: PytestRuns) -> None:
     assert "pytest_failure_taxonomy" not in text
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_bad_task_class_is_one_collection_error(runs: PytestRuns) -> None:
     """Every problem of a task class stands there once, with its file and line."""
     files = task_class_files(
@@ -275,7 +275,7 @@ def test_blocking_system_is_named(runs: PytestRuns) -> None:
     assert mode["detail"].startswith("blocked the event loop for 1.5")
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_cases_raise_while_failures_are_shown(runs: PytestRuns) -> None:
     """Python 3.11 can't write two tracebacks at once; one thread alone writes any."""
     cases = [
@@ -318,7 +318,7 @@ def test_loop_that_never_comes_back_is_given_up(runs: PytestRuns) -> None:
     assert "and did not come back" in mode["detail"]
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_tags_are_marks(runs: PytestRuns) -> None:
     """`-m` selects cases by their tags, which need no declaration."""
     cases = [{"id": "a", "input": 1, "tags": ["quick"]}, {"id": "b", "input": 1}]
@@ -328,7 +328,7 @@ def test_tags_are_marks(runs: PytestRuns) -> None:
     assert calls(runs) == ["a"]
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize(
     ("args", "chosen"),
     [
@@ -362,7 +362,7 @@ def test_selection_says_that_it_is_one(runs: PytestRuns) -> None:
     assert selected.exit_status == 0
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_last_failed(runs: PytestRuns) -> None:
     """`--lf` runs the cases that failed and no other."""
     cases = [*passing_cases(3), {"id": "wrong", "input": 1, "answer": 2}]
@@ -375,7 +375,7 @@ def test_last_failed(runs: PytestRuns) -> None:
     assert run.outcomes["failed"] == 1
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_exit_first(runs: PytestRuns) -> None:
     """`-x` stops at the first failed case; what was not started by then is not run."""
     cases = [
@@ -392,7 +392,7 @@ def test_exit_first(runs: PytestRuns) -> None:
     assert report["counts"]["graded"] == 1
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_collect_only_runs_nothing(runs: PytestRuns) -> None:
     """`--co` shows the tree of cases, and nothing is run, summed up or judged by a gate."""
     settings = "gate: {lower_bound_95: 0.9}\n"
@@ -411,7 +411,7 @@ def test_collect_only_runs_nothing(runs: PytestRuns) -> None:
     assert calls(runs) == []
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize(
     ("raises", "words"),
     [
@@ -501,7 +501,7 @@ MODES_OF_WARNINGS: Final = (
 )
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 @WORKERS
 def test_the_gate_alone_decides(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """Cases below are no failed tests: not for the exit status, `-x`, `--lf`, JUnit or a report."""
@@ -629,7 +629,7 @@ def test_cost_cap(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     assert any(words in line for line in run.stdout)
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 @ON_WORKERS
 def test_scores_are_properties_in_junit_xml(
     runs: PytestRuns, workers: tuple[str, ...]
@@ -832,7 +832,7 @@ def pytest_runtest_makereport(item, call):
 """A plugin that runs failed tests again in a way of its own, as pytest-retry does."""
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize(
     ("args", "mark", "plugin"),
     [
@@ -878,7 +878,7 @@ def test_reruns_leave_cases_alone(
     assert "`repeat:`" in line
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_paths_with_blanks_and_a_python_package(runs: PytestRuns) -> None:
     """A task class in a folder with blanks in its name, with an `__init__.py`, works."""
     files = task_class_files(passing_cases(2), folder="my bench/the class")
@@ -895,7 +895,7 @@ def test_paths_with_blanks_and_a_python_package(runs: PytestRuns) -> None:
     )
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_python_tests_beside_the_cases(runs: PytestRuns) -> None:
     """Tests in a task class's folder are collected as anywhere; `rubric.py` is none."""
     runs.write(

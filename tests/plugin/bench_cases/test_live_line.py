@@ -78,7 +78,7 @@ def seen_in_the_end(written: str) -> list[str]:
     ]
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.posix("pseudoterminals")
 @pytest.mark.parametrize(
     "args", [(), ("-v",), ("-n", "2")], ids=["serial", "verbose", "xdist"]

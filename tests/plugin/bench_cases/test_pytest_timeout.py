@@ -15,7 +15,7 @@ from tests.helpers.task_classes import (
 
 pytest.importorskip("pytest_timeout")
 
-pytestmark = pytest.mark.versions
+pytestmark = pytest.mark.lowest
 
 SLOW_CASES = [{**case, "sleep": 2.5} for case in passing_cases(3)]
 SLOW_FIXTURE = """

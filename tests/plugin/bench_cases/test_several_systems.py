@@ -79,7 +79,7 @@ def kept(runs: PytestRuns) -> list[Path]:
     return sorted((runs.path / ".bench").glob("*.jsonl"))
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 @WORKERS
 def test_each_system_is_a_run_of_its_own(
     runs: PytestRuns, workers: tuple[str, ...]
@@ -211,7 +211,7 @@ def test_one_system_can_be_selected(runs: PytestRuns, workers: tuple[str, ...]) 
         assert called(runs) == calls
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_the_last_failures_are_those_of_a_system(runs: PytestRuns) -> None:
     """`--lf` runs the cases again that failed, with the system that failed them."""
     run(runs, cases=wrong_for("small", 2), modes=MODES)
@@ -220,7 +220,7 @@ def test_the_last_failures_are_those_of_a_system(runs: PytestRuns) -> None:
     assert called(runs) == ["small case-000", "small case-001"]
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_collection_names_case_and_system(runs: PytestRuns) -> None:
     """`--co` shows the node ids, grouped by system as the fixture lives as long as the session."""
     found = run(runs, "--co", "-q", cases=passing_cases(2))
@@ -302,7 +302,7 @@ def test_a_model_may_be_the_parameter(
     assert by_label(found)["a"]["counts"]["passed"] == 3
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_a_hook_may_give_the_parameters(runs: PytestRuns) -> None:
     """A `pytest_generate_tests` of the user parametrizes cases as it does tests."""
     hook = (

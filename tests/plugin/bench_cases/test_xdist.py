@@ -32,7 +32,7 @@ def test_it(bench):
 """
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.parametrize(
     ("workers", "dist"),
     [
@@ -71,7 +71,7 @@ def test_every_case_runs_exactly_once(
     assert report["gate"] is None
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_report_is_that_of_a_serial_run(runs: PytestRuns) -> None:
     """What a task class came to does not depend on how it was distributed."""
     cases = [*passing_cases(11), {"id": "wrong", "input": 1, "answer": 2}]
@@ -88,7 +88,7 @@ def _timeless(report: dict[str, Any]) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_runs_without_cases_keep_their_scheduler(runs: PytestRuns) -> None:
     """Where no case is collected, pytest-xdist says and does what it would without us."""
     tests = (
@@ -123,7 +123,7 @@ def test_concurrency_is_that_of_all_workers_together(runs: PytestRuns) -> None:
     assert runs.run("bench", "-n", "2", plugins=PLUGINS).outcomes == {"passed": 24}
 
 
-@pytest.mark.versions
+@pytest.mark.lowest
 def test_system_that_kills_its_worker_costs_its_own_case(runs: PytestRuns) -> None:
     """When a worker dies, its cases are run one by one, and the one that did it is found."""
     cases = [*passing_cases(8), {"id": "case-004-exits", "input": 1, "exit": 3}]

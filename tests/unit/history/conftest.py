@@ -18,7 +18,12 @@ def postgresql() -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("postgresql", marks=pytest.mark.room("history")),
+    ]
+)
 def history_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return the URL of a new database, which is empty."""
     if request.param == "sqlite":

@@ -381,7 +381,7 @@ def test_first_runs_at_once_all_get_in(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.linux("a SIGKILL")
 def test_a_process_that_is_killed_makes_no_half_history(tmp_path: Path) -> None:
     """What it has not finished is at no path that anybody opens: no empty file and no journal."""
@@ -413,7 +413,7 @@ def test_a_history_where_no_file_can_be_linked(
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
 @pytest.mark.linux("a SIGKILL")
 def test_a_killed_writer_leaves_no_half_run(history_url: str) -> None:
     """What a process has written before it was killed in a transaction is not there."""
@@ -430,7 +430,8 @@ def test_a_killed_writer_leaves_no_half_run(history_url: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.versions
+@pytest.mark.lowest
+@pytest.mark.room("history")
 def test_a_server_that_goes_away_is_told() -> None:
     """In the middle of the work, before it, and not any more once it is there again."""
     with started_cluster() as cluster:

@@ -369,6 +369,7 @@ def several(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.room("faces", "report")
 @settings(
     max_examples=3,
     deadline=None,
@@ -387,6 +388,7 @@ def test_the_published_validator_agrees(drawn: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.room("faces", "report")
 def test_the_published_validator_refuses() -> None:
     """It does refuse what is no CTRF: the test before is worth something."""
     document = ctrf_of(make_report(make_full_run()))
