@@ -27,7 +27,7 @@ with suppress(ImportError):
 # An example that a busy machine ran slowly is no failure. A failure shows how to repeat it.
 settings.register_profile("steady", deadline=None, print_blob=True)
 settings.register_profile("few", settings.get_profile("steady"), max_examples=20)
-settings.register_profile("many", settings.get_profile("steady"), max_examples=1_000)
+settings.register_profile("many", settings.get_profile("steady"), max_examples=500)
 settings.load_profile("steady")
 
 collect_ignore = ["benchmarks/accuracy/live"]
@@ -48,6 +48,52 @@ _TOGETHER: Final = (
     "unit/report/test_ctrf.py",
 )
 """Whose tests share what takes long to start, and so run on one worker."""
+
+_NIGHTLY: Final = (
+    "attacks/test_bench_cases.py",
+    "attacks/test_ci_logs.py",
+    "attacks/test_disk.py",
+    "attacks/test_files.py",
+    "attacks/test_foreign_reports.py",
+    "attacks/test_histories.py",
+    "attacks/test_mocked.py",
+    "attacks/test_readers.py",
+    "attacks/test_run.py",
+    "attacks/test_surroundings.py",
+    "attacks/test_truncation.py",
+    "contract/test_bench_pages.py",
+    "contract/test_run_pages.py",
+    "contract/test_suite.py",
+    "e2e/test_bench_page.py",
+    "e2e/test_convert_harnesses.py",
+    "e2e/test_example_harness.py",
+    "e2e/test_other_systems.py",
+    "plugin/bench_cases/test_adversarial_rubrics.py",
+    "plugin/bench_cases/test_dask.py",
+    "plugin/bench_cases/test_datasets.py",
+    "plugin/bench_cases/test_misbehaviour.py",
+    "plugin/bench_cases/test_systems_elsewhere.py",
+    "plugin/test_known_fixtures.py",
+    "plugin/test_prove_axes.py",
+)
+"""Files whose tests are all `nightly`."""
+_LOWEST: Final = (
+    "plugin/test_counts.py",
+    "plugin/test_endings",
+    "plugin/test_failures.py",
+    "plugin/test_libraries.py",
+    "plugin/test_subtests.py",
+    "unit/bench/load/",
+    "unit/bench/plugin/",
+    "unit/history/",
+    "unit/hooks/",
+    "unit/report/test_html.py",
+    "unit/report/test_model.py",
+    "unit/rules/",
+    "unit/test_option_files.py",
+    "unit/test_user_patterns.py",
+)
+"""What the paths of files begin with whose quick tests are all `lowest`."""
 
 BREAKS_REPORTS: Final = "breaks_reports"
 """The pytest mark of a test that leaves a report which it has broken itself."""
@@ -83,7 +129,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--nightly",
         action="store_true",
-        help="run the tests that are marked `nightly`, too",
+        help="run the tests that are marked `nightly`, too; those of a file that is named run anyway",
     )
     parser.addoption(
         "--changed-since",
@@ -187,7 +233,7 @@ def pytest_collection_modifyitems(
     """Mark what takes long, skip what is about another system, and select by changes."""
     _mark_items(items)
     selected = list(items)
-    if not config.getoption("nightly"):
+    if not (config.getoption("nightly") or _are_named(config)):
         selected = [item for item in items if not item.get_closest_marker("nightly")]
     if revision := config.getoption("changed_since"):
         selected = list(_select_changed(selected, revision))
@@ -199,6 +245,11 @@ def pytest_collection_modifyitems(
         items[:] = selected
 
 
+def _are_named(config: pytest.Config) -> bool:
+    """Return whether the arguments are files or tests: who names them wants all of them."""
+    return all(argument.partition("::")[0].endswith(".py") for argument in config.args)
+
+
 def _mark_items(items: Sequence[pytest.Item]) -> None:
     absent = {"posix": sys.platform == "win32", "linux": sys.platform != "linux"}
     by_group = items[0].config.getoption("loadgroup", default=False) if items else False
@@ -207,6 +258,8 @@ def _mark_items(items: Sequence[pytest.Item]) -> None:
         group = next((name for name in _TOGETHER if file.is_relative_to(name)), None)
         is_slow = file.is_relative_to(_BENCH_CASES) or file.parts[0] in _SLOW_FOLDERS
         depends = file.parts[0] == "plugin" and not file.is_relative_to(_BENCH_CASES)
+        is_lowest = file.as_posix().startswith(_LOWEST)
+        is_nightly = file.as_posix() in _NIGHTLY
         for item in tests:
             if by_group and group is not None:
                 item.add_marker(pytest.mark.xdist_group(group))
@@ -216,8 +269,11 @@ def _mark_items(items: Sequence[pytest.Item]) -> None:
             )
             if is_slow or on_workers:
                 item.add_marker("slow")
-            if on_workers and depends:
+            is_quick = item.get_closest_marker("slow") is None
+            if (is_lowest and is_quick) or (depends and on_workers):
                 item.add_marker("lowest")
+            if is_nightly:
+                item.add_marker("nightly")
             for mark in item.iter_markers():
                 if absent.get(mark.name):
                     item.add_marker(pytest.mark.skip(reason=mark.args[0]))

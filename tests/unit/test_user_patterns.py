@@ -217,8 +217,9 @@ def test_a_pattern_that_would_be_compiled_for_hours_is_refused(pattern: str) -> 
     [
         "[0-9a-f]{2048}",
         "(?:[0-9a-f]{2}:){31}",
-        "a{0,9999999}",
-        "a{,9999999}",
+        "a{0,99999}",
+        pytest.param("a{0,9999999}", marks=pytest.mark.nightly),
+        pytest.param("a{,9999999}", marks=pytest.mark.nightly),
         r"\{[(]{3}\)a{9}x",
     ],
 )

@@ -33,7 +33,6 @@ from tests.helpers.waiting import wait_until
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.room("bench"),
     pytest.mark.posix("signals"),
     # Not imported here: that takes half a second of each worker, also where no test is run.
     pytest.mark.skipif(find_spec("distributed") is None, reason="needs distributed"),
@@ -120,7 +119,6 @@ def test_each_case_is_called_once_on_a_worker(
     assert only_bench(run)["total_cost_usd"] == 2.0
 
 
-@pytest.mark.nightly
 def test_a_capped_run_is_continued_there(
     cluster: DaskCluster, runs: PytestRuns
 ) -> None:
@@ -204,7 +202,6 @@ def test_a_system_has_processes_of_its_own_there(
     )
 
 
-@pytest.mark.nightly
 def test_the_cost_cap_holds(cluster: DaskCluster, runs: PytestRuns) -> None:
     """At most the cases in flight exceed it."""
     write(
@@ -237,7 +234,6 @@ def start(cluster: DaskCluster, runs: PytestRuns) -> subprocess.Popen[bytes]:
         )
 
 
-@pytest.mark.nightly
 def test_ctrl_c_ends_the_calls_there(cluster: DaskCluster, runs: PytestRuns) -> None:
     """The run ends soon, no other case is called, and no call goes on."""
     settings = "concurrency: 2\n"
@@ -252,7 +248,6 @@ def test_ctrl_c_ends_the_calls_there(cluster: DaskCluster, runs: PytestRuns) -> 
     assert "Task was destroyed" not in output
 
 
-@pytest.mark.nightly
 def test_a_killed_worker_costs_its_cases_in_flight(
     runs: PytestRuns, tmp_path: Path
 ) -> None:
@@ -287,7 +282,6 @@ def test_a_killed_worker_costs_its_cases_in_flight(
     assert report["total_cost_usd"] == 0.25 * (16 - len(lost))
 
 
-@pytest.mark.nightly
 def test_lost_cases_are_called_again_if_the_class_says_so(
     runs: PytestRuns, tmp_path: Path
 ) -> None:
@@ -311,7 +305,6 @@ def test_lost_cases_are_called_again_if_the_class_says_so(
     assert report["total_cost_usd"] == 1.5
 
 
-@pytest.mark.nightly
 def test_a_scheduler_that_dies_ends_the_run_soon(
     runs: PytestRuns, tmp_path: Path
 ) -> None:

@@ -139,6 +139,7 @@ def test_the_scores_of_a_run_are_tilted_to_another_mean() -> None:
         plan(gate(), [], 0.8, truths=[0.95], scores=[0.2, 0.9])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("worse", [0.05, 0.3, 0.7])
 @pytest.mark.parametrize("better", [0.0, 0.1, 0.3])
 def test_the_chance_to_find_a_loss_is_that_of_the_interval(
@@ -198,6 +199,7 @@ def test_a_loss_of_drawn_pairs_is_found() -> None:
     )
 
 
+@pytest.mark.nightly
 def test_the_tables_of_the_docs_are_what_is_planned() -> None:
     """Each number of cases and each loss on the pages is computed again."""
     page = section((DOCS / "bench-aggregates.md").read_text("utf-8"), "How many cases")
@@ -223,6 +225,7 @@ def test_the_tables_of_the_docs_are_what_is_planned() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_many_different_scores_are_planned_by_in_hundredths() -> None:
     """Each sample would take too long otherwise; the mean stays that of the run."""
     scores = [number / 997 for number in range(998)]
