@@ -279,6 +279,13 @@ def _mark_items(items: Sequence[pytest.Item]) -> None:
                     item.add_marker(pytest.mark.skip(reason=mark.args[0]))
 
 
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Succeed where no change can affect any test."""
+    if session.config.getoption("changed_since"):
+        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            session.exitstatus = pytest.ExitCode.OK
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Check every report that a test has left, so that none can be read unchecked."""
