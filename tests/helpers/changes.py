@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -33,6 +33,9 @@ _OWN_NAMES: Final = frozenset({"VERSION"})
 _TEST_MODULE: Final = re.compile(r"\bfrom (tests(?:\.\w+)+|\.\w+) import ")
 _WHOLE_RUN: Final = re.compile(
     r"sys\.executable|\bpytester\b|\bPytestRuns\b|\bimport_module\b|\bmultiprocessing\b"
+)
+_NEIGHBOUR: Final = re.compile(
+    rf"(?<![a-z])(?:{'|'.join(sorted(NEIGHBOURS))})(?![a-z])"
 )
 _DOCUMENT: Final = re.compile(r"\.md\b|\bdocs\b|\bREADME\b")
 
@@ -81,6 +84,34 @@ def sort_changes(paths: Iterable[str]) -> Changes:
     return Changes(frozenset(rooms), frozenset(test_files), has_documents, is_for_all)
 
 
+@dataclass(frozen=True, slots=True)
+class _Mentions:
+    """What the text of a file names."""
+
+    rooms: frozenset[str]
+    """Names that stand behind the package's, of rooms if there are such."""
+    public_names: frozenset[str]
+    """Names imported from the package itself."""
+    neighbours: frozenset[str]
+    test_modules: tuple[str, ...]
+    has_whole_run: bool
+    has_document: bool
+
+
+@cache
+def _read_mentions(path: Path) -> _Mentions:
+    text = path.read_text("utf-8")
+    imported = " ".join(_FROM_PACKAGE.findall(text))
+    return _Mentions(
+        rooms=frozenset(_ROOM.findall(text)),
+        public_names=frozenset(re.findall(r"\w+", imported)),
+        neighbours=frozenset(_NEIGHBOUR.findall(text)),
+        test_modules=tuple(_TEST_MODULE.findall(text)),
+        has_whole_run=_WHOLE_RUN.search(text) is not None,
+        has_document=_DOCUMENT.search(text) is not None,
+    )
+
+
 class Selection:
     """Say whether changes can affect a test file.
 
@@ -96,15 +127,16 @@ class Selection:
     def is_affected(self, file: Path) -> bool:
         """Return whether a test in the file can end differently than before."""
         changes = self._changes
-        texts = dict(self._read_with_modules(file))
-        if changes.is_for_all or changes.test_files & texts.keys():
+        mentions = dict(self._read_with_modules(file))
+        if changes.is_for_all or changes.test_files & mentions.keys():
             return True
         kind = file.relative_to(self._root / "tests").parts[0]
         if kind == "contract":
             return bool(changes.rooms) or changes.has_documents
-        if changes.has_documents and any(map(_DOCUMENT.search, texts.values())):
+        reads_pages = any(mention.has_document for mention in mentions.values())
+        if changes.has_documents and reads_pages:
             return True
-        return bool(changes.rooms & self._find_needs(texts, is_unit=kind == "unit"))
+        return bool(changes.rooms & self._find_needs(mentions, is_unit=kind == "unit"))
 
     def changed_any(self, rooms: Iterable[str], file: Path) -> bool:
         """Return whether one of the rooms changed, or the test file that is about them."""
@@ -113,20 +145,25 @@ class Selection:
         is_changed = not changes.rooms.isdisjoint(rooms) or name in changes.test_files
         return is_changed or changes.is_for_all
 
-    def _find_needs(self, texts: Mapping[str, str], *, is_unit: bool) -> frozenset[str]:
+    def _find_needs(
+        self, mentions: Mapping[str, _Mentions], *, is_unit: bool
+    ) -> frozenset[str]:
         every_room = frozenset(self._imports)
-        joined = "\n".join(
-            text for name, text in texts.items() if name not in _STARTERS
+        own = [mentions[name] for name in mentions.keys() - _STARTERS]
+        public_names = frozenset[str]().union(
+            *(mention.public_names for mention in own)
         )
-        rooms = self._close(_named_rooms(joined, every_room))
-        starts_runs = not is_unit or texts.keys() & _STARTERS
-        public_names = _names_from_package(joined) - every_room - _OWN_NAMES
-        if starts_runs or public_names or _WHOLE_RUN.search(joined):
-            words = frozenset(re.findall(r"[a-z]+", joined))
-            rooms |= every_room - NEIGHBOURS | NEIGHBOURS & words
-        return rooms
+        rooms = public_names.union(*(mention.rooms for mention in own)) & every_room
+        needs = self._close(rooms)
+        starts_runs = any(mention.has_whole_run for mention in own)
+        starts_runs |= not is_unit or bool(mentions.keys() & _STARTERS)
+        starts_runs |= "cli" in rooms  # which loads the neighbours' commands by name
+        if starts_runs or public_names - every_room - _OWN_NAMES:
+            needs |= every_room - NEIGHBOURS
+            needs |= needs.union(*(mention.neighbours for mention in own))
+        return needs
 
-    def _read_with_modules(self, file: Path) -> Iterator[tuple[str, str]]:
+    def _read_with_modules(self, file: Path) -> Iterator[tuple[str, _Mentions]]:
         """Yield a test file, its folders' conftests, and all test modules behind them."""
         tests = self._root / "tests"
         folders = [folder for folder in file.parents if tests in folder.parents]
@@ -137,9 +174,9 @@ class Selection:
             if path in seen or not path.is_file():
                 continue
             seen.add(path)
-            text = path.read_text("utf-8")
-            yield path.relative_to(self._root).as_posix(), text
-            for module in _TEST_MODULE.findall(text):
+            mentions = _read_mentions(path)
+            yield path.relative_to(self._root).as_posix(), mentions
+            for module in mentions.test_modules:
                 start = path.parent if module.startswith(".") else self._root
                 place = start.joinpath(*module.strip(".").split("."))
                 # A package may give any of its modules.
@@ -147,12 +184,13 @@ class Selection:
 
     @cached_property
     def _imports(self) -> Mapping[str, frozenset[str]]:
-        """The rooms that each room names, in code and in tables."""
-        places = [
-            path for path in (self._root / _SOURCE).iterdir() if path.stem[0] != "_"
-        ]
-        rooms = frozenset(path.stem for path in places)
-        return {path.stem: _named_rooms(_read_room(path), rooms) for path in places}
+        """The rooms that each room names."""
+        places = (self._root / _SOURCE).iterdir()
+        rooms = {path.stem: path for path in places if path.stem[0] != "_"}
+        return {
+            name: _find_names(place).intersection(rooms)
+            for name, place in rooms.items()
+        }
 
     def _close(self, rooms: frozenset[str]) -> frozenset[str]:
         """Add the rooms that these import, directly or not."""
@@ -163,18 +201,12 @@ class Selection:
             rooms = reached
 
 
-def _read_room(place: Path) -> str:
-    files = sorted(place.rglob("*.py")) if place.is_dir() else [place]
-    return "\n".join(file.read_text("utf-8") for file in files)
-
-
-def _named_rooms(text: str, rooms: frozenset[str]) -> frozenset[str]:
-    return rooms & (_names_from_package(text) | frozenset(_ROOM.findall(text)))
-
-
-def _names_from_package(text: str) -> frozenset[str]:
-    imported = " ".join(_FROM_PACKAGE.findall(text))
-    return frozenset(re.findall(r"\w+", imported))
+def _find_names(room: Path) -> frozenset[str]:
+    """Return what a room imports of the package, rooms and other names."""
+    files = sorted(room.rglob("*.py")) if room.is_dir() else [room]
+    mentions = [_read_mentions(file) for file in files]
+    names = [mention.rooms | mention.public_names for mention in mentions]
+    return frozenset[str]().union(*names)
 
 
 def _print_rooms(revision: str) -> None:
