@@ -35,6 +35,7 @@ PURE: Final = frozenset(
         "functools",
         "hashlib",
         "itertools",
+        "math",
         "operator",
         "re",
         "signal",

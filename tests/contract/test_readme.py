@@ -98,7 +98,7 @@ def test_what_the_commands_come_to_is_said_before_them() -> None:
 
 
 def test_the_second_command_runs_the_tests_as_ci_does() -> None:
-    """It installs the development group with a pip that knows groups, and ends as CI's script."""
+    """It installs the development group, and CI's script ends with it and options."""
     upgrade, install, run = commands(1)
     assert upgrade == ["python", "-m", "pip", "install", "--upgrade", "pip"]
     assert install == ["python", "-m", "pip", "install", "-e", ".", "--group", "dev"]
@@ -107,8 +107,8 @@ def test_the_second_command_runs_the_tests_as_ci_does() -> None:
     script = ROOT / ".ci" / "run"
     if not script.exists():
         pytest.skip("an sdist has no CI script")
-    last = shlex.split(script.read_text("utf-8").splitlines()[-1].replace("$bin/", ""))
-    assert last == run
+    last = shlex.split(script.read_text("utf-8").splitlines()[-1])
+    assert last == [*run, "${pytest_options[@]}"]
 
 
 @pytest.mark.slow

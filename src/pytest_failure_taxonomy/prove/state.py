@@ -27,7 +27,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final, NamedTuple
@@ -625,7 +625,8 @@ def _describe(
         other = shortened(now, _MOST_SHOWN).removeprefix("the ").removeprefix("an ")
         return f"{start}another {other}"
     # Of long values, from where they differ on.
-    common = len(os.path.commonprefix((was, now)))
+    pairs = zip(was, now, strict=False)
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     same = max(was.rfind(", ", 0, common) + 2, common - _MOST_SAME)
     if same > 1 and max(len(was), len(now)) > _MOST_SHOWN:
         was = f"…{was[same:]}"
