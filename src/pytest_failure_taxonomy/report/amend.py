@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import JSONObject
+from pytest_failure_taxonomy.report.model import CODEC
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy import judgement
 from pytest_failure_taxonomy.taxonomy.amendments import (
@@ -28,16 +29,6 @@ from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 _MOST: Final = 1_000_000
 """The most findings of one reason that a report may claim; no run has as many failed tests."""
 _STALL: Final = ("state", "seconds", "where", "stack")
-_AS_THEY_STAND: Final = (
-    "key",
-    "what",
-    "fix",
-    "kind",
-    "owner",
-    "retryable",
-    "charge_to",
-    "count",
-)
 _AS_BEFORE: Final = ("confidence", "evidence", "ambiguous", "owner")
 _UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
 
@@ -253,46 +244,15 @@ def findings_of(report: Mapping[str, Any]) -> Iterator[judgement.Finding]:
 
 
 def causes_of(report: Mapping[str, Any]) -> Iterator[judgement.Cause]:
-    """Yield the causes that a report tells of."""
-    verdict = report["verdict"] or {}
-    types = {
-        failure["fingerprint"]: failure["failure_type"]
-        for failure in report.get("failures", ())
-    }
-    for error in report.get("collection_errors", ()):
-        types[error["nodeid"]] = error["failure_type"]
-    for cause in report["causes"]:
-        if cause["count"] > _MOST:
-            raise ValueError(f"{cause['count']} are no failures of one cause")
-        kind, nodeids, prints = cause["kind"], cause["nodeids"], cause["fingerprints"]
-        is_of_verdict = verdict.get("nodeid") in (nodeids or [None])
-        names = (*prints, *nodeids)
-        said = next((types[name] for name in names if types.get(name)), None)
-        if said is None and kind == "llm.context_exceeded":
-            said = judgement.FailureType.CONTEXT_EXHAUSTED
-        elif said is None and is_of_verdict:
-            said = verdict["failure_type"]
-        is_file = kind.startswith("collection.")
-        failed = nodeids if prints and not kind.startswith("interrupt.") else []
-        # Other programs than pytest name tests in their own way.
-        is_test = kind.startswith("test.")
-        tests = {
-            each: None for each in failed if is_test or ("::" in each and not is_file)
-        }
-        is_cut = len(nodeids) in (build.MAX_NODEIDS, build.MAX_NODEIDS_OF_PART)
-        is_unnamed = kind == "test.failed" and not prints
-        yield judgement.Cause(
-            **{name: cause[name] for name in _AS_THEY_STAND},
-            reason=judgement.FailureReason(cause["reason"]),
-            failure_type=judgement.FailureType(said or judgement.FailureType.UNKNOWN),
-            nodeids=tuple(nodeids),
-            tests=tuple(tests),
-            files=tuple(each for each in failed if each not in tests),
-            fingerprints=tuple(prints),
-            unnamed=cause["count"] - len(nodeids)
-            if is_unnamed or (is_cut and tests)
-            else 0,
-        )
+    """Yield the causes that a report tells of.
+
+    Raises:
+        ValueError: one claims more failures than any run has.
+    """
+    for row in report["causes"]:
+        if row["count"] > _MOST:
+            raise ValueError(f"{row['count']} are no failures of one cause")
+        yield CODEC.decode(judgement.Cause, row)
 
 
 def causes_of_groups(report: Mapping[str, Any]) -> list[JSONObject]:

@@ -355,7 +355,17 @@ def _with_fewer(
 
 def with_nodeids(entries: Iterable[JSONObject], most: int) -> list[JSONObject]:
     """Return entries of a report with the first so many of their node ids."""
-    return [{**each, "nodeids": each["nodeids"][:most]} for each in entries]
+    cut = []
+    for entry in entries:
+        shown = {**entry, "nodeids": entry["nodeids"][:most]}
+        if "unnamed" in entry:  # a cause
+            shown["tests"], shown["files"] = (
+                entry["tests"][:most],
+                entry["files"][:most],
+            )
+            shown["unnamed"] = entry["unnamed"] + len(entry["tests"][most:])
+        cut.append(shown)
+    return cut
 
 
 MAX_BENCH_TEXT: Final = 2_000
@@ -548,10 +558,10 @@ def causes_as_json(
     for told in before:
         kept = known.setdefault(told["key"], dict(told))
         kept |= {name: kept[name] or told[name] for name in ("history", "proof")}
-    causes = [
-        {**known.get(cause.key, NO_CAUSE), **limits.fields(cause, *_OF_CAUSE)}
-        for cause in limits.listed("causes", judgement.causes)
-    ]
+    causes = []
+    for cause in limits.listed("causes", judgement.causes):
+        fields = {**known.get(cause.key, NO_CAUSE), **limits.fields(cause, *_OF_CAUSE)}
+        causes += with_nodeids([fields], MAX_NODEIDS)
     if known:  # else they are in order
         sort_causes(causes)
     return causes
@@ -570,9 +580,15 @@ def cause_of_group(group: JSONObject) -> JSONObject:
 
 _OF_CAUSE: Final = (
     *("key", "what", "fix", "reason", "kind", "owner", "retryable", "charge_to"),
-    *("count", "nodeids", "fingerprints"),
+    *("failure_type", "count", "nodeids", "tests", "files", "unnamed", "fingerprints"),
 )
-NO_CAUSE: Final = dict.fromkeys((*_OF_CAUSE, "history", "proof"))
+NO_CAUSE: Final[Mapping[str, Any]] = {
+    **dict.fromkeys((*_OF_CAUSE, "history", "proof")),
+    "failure_type": "UNKNOWN",
+    "tests": [],
+    "files": [],
+    "unnamed": 0,
+}
 """A cause of which nothing is known."""
 
 NO_PROOF: Final[JSONObject] = {

@@ -273,7 +273,8 @@ def _either(parsers: Sequence[_Parser], *, has_none: bool) -> _Parser:
 
 def _listed(parser: _Parser) -> _Parser:
     def parse(sent: Any) -> Any:
-        if not isinstance(sent, list):
+        # A tuple is a list to `json` as well, which writes what is made of fields.
+        if not isinstance(sent, list | tuple):
             raise _refuse("is not a list", sent)
         try:
             return tuple(map(parser, sent))

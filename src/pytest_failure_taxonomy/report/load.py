@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from math import inf
 from pathlib import Path
@@ -22,7 +22,11 @@ from pytest_failure_taxonomy.documents.problems import MAX_PROBLEMS, WrongError
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report import codec
 from pytest_failure_taxonomy.report.amend import causes_of_groups
-from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES
+from pytest_failure_taxonomy.report.build import (
+    MAX_NODEIDS,
+    MAX_NODEIDS_OF_PART,
+    MAX_REPORT_BYTES,
+)
 from pytest_failure_taxonomy.report.codec import Codec, DecodeError, Fields, Problem
 from pytest_failure_taxonomy.report.model import (
     CODEC,
@@ -46,6 +50,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.judgement import (
     Cause,
+    FailureType,
     Group,
     GroupHistory,
     Proof,
@@ -70,6 +75,7 @@ _ADDED: Final[Fields] = {
     Failure: ("origin",),
     Group: ("owner", "history"),
     Proof: ("commit",),
+    Cause: ("failure_type", "tests", "files", "unnamed"),
     GroupHistory: (
         *("distributions_changed", "first_commit", "flaky_failures", "flaky_runs"),
     ),
@@ -152,16 +158,78 @@ def decode_report(content: dict[str, Any]) -> FailureReport:
     if not is_old:
         return CODEC.decode(FailureReport, content)
     report = _OLD_CODEC.decode(FailureReport, _bring_up_to_date(content))
-    if "causes" in content:
-        return report
-    causes = causes_of_groups(as_json(report))
-    return replace(report, causes=CODEC.decode(_Causes, {"causes": causes}).causes)
+    merged = report.merged
+    if merged is not None:
+        runs = [replace(run, causes=_complete_causes(run, {})) for run in merged.runs]
+        merged = replace(merged, runs=tuple(runs))
+    causes = _complete_causes(report, _failure_types(report))
+    return replace(report, causes=causes, merged=merged)
 
 
 def as_json(report: FailureReport) -> dict[str, Any]:
     """Return a report as the JSON object of the present schema version."""
     content: dict[str, Any] = CODEC.encode(report)
     return content
+
+
+def _complete_causes(
+    report: FailureReport | MergedRun, types: Mapping[str, FailureType]
+) -> tuple[Cause, ...]:
+    """Return the causes of an old report, or of a run of one, with what they lack."""
+    causes = report.causes
+    if not causes:  # those of the first versions have none
+        rows = causes_of_groups(CODEC.encode(report))
+        causes = CODEC.decode(_Causes, {"causes": rows}).causes
+    completed = [_complete_cause(cause, report.verdict, types) for cause in causes]
+    return tuple(completed)
+
+
+def _failure_types(report: FailureReport) -> dict[str, FailureType]:
+    """Return the failure types of an old report, by fingerprint and node id of a file."""
+    types = {}
+    for failure in report.failures:
+        if failure.fingerprint is not None and failure.failure_type is not None:
+            types[failure.fingerprint] = failure.failure_type
+    for error in report.collection_errors:
+        if error.failure_type is not None:
+            types[error.nodeid] = error.failure_type
+    return types
+
+
+def _complete_cause(
+    cause: Cause, verdict: Verdict | None, types: Mapping[str, FailureType]
+) -> Cause:
+    """Return a cause of an old report with what it lacks, as far as that can be told.
+
+    Args:
+        cause: of a report of version 1.2 or before.
+        verdict: of the same report.
+        types: by fingerprint, and by node id of what could not be collected.
+    """
+    nodeids, prints, kind = cause.nodeids, cause.fingerprints, cause.kind
+    names = [name for name in (*prints, *nodeids) if name in types]
+    failure_type = FailureType.UNKNOWN
+    if names:
+        failure_type = types[names[0]]
+    elif kind == "llm.context_exceeded":
+        failure_type = FailureType.CONTEXT_EXHAUSTED
+    elif verdict is not None and verdict.nodeid in (nodeids or (None,)):
+        failure_type = verdict.failure_type or failure_type
+    failed = nodeids if prints and not kind.startswith("interrupt.") else ()
+    # Other programs than pytest name tests in their own way.
+    is_test, is_file = kind.startswith("test."), kind.startswith("collection.")
+    tests = [nodeid for nodeid in failed if is_test or ("::" in nodeid and not is_file)]
+    is_cut = len(nodeids) in (MAX_NODEIDS, MAX_NODEIDS_OF_PART)
+    is_unnamed = kind == "test.failed" and not prints
+    return replace(
+        cause,
+        failure_type=failure_type,
+        tests=tuple(tests),
+        files=tuple(nodeid for nodeid in failed if nodeid not in tests),
+        unnamed=max(0, cause.count - len(nodeids))
+        if is_unnamed or (is_cut and tests)
+        else 0,
+    )
 
 
 @value

@@ -59,7 +59,9 @@ _COUNTED: Final = ("failures", "collection_errors", "internal_errors")
 _COMPLETENESS: Final = ("running", "reconstructed", "full")
 _NAMING: Final = ("verdict", "reasons", "groups", "causes", "notes", "surroundings")
 """What a run's summary has that names tests and files; its lists do, too."""
-_PATHS: Final = frozenset({"nodeid", "nodeids", "not_run", "path", "crashed_on"})
+_PATHS: Final = frozenset(
+    {"nodeid", "nodeids", "tests", "files", "not_run", "path", "crashed_on"}
+)
 """Fields that hold a path or a node id alone."""
 _STAYS: Final = re.compile(r"$|<|[/\\]|[A-Za-z]:")
 """How paths begin that are none of the root directory's, the empty one of a session as well."""
@@ -371,11 +373,7 @@ def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
             f"run {report['run']['id']}: what it says of its runs is damaged: "
             f"{safe_text(str(error))}; merge the reports of its runs again"
         ) from None
-    runs = [
-        {**run, "causes": run["causes"] or amend.causes_of_groups(run)}
-        for run in merged["runs"]
-    ]
-    return {**merged, "runs": runs}
+    return merged
 
 
 def tasks_of(report: Mapping[str, Any]) -> set[str]:

@@ -448,7 +448,8 @@ PUBLISHED: Final[Fields] = {
     HeldReason: ("reason", "kind", "count", "nodeids"),
     Cause: (
         *("key", "what", "fix", "reason", "kind", "owner", "retryable", "charge_to"),
-        *("count", "nodeids", "fingerprints", "history", "proof"),
+        *("failure_type", "count", "nodeids", "tests", "files", "unnamed"),
+        *("fingerprints", "history", "proof"),
     ),
 }
 """The fields that a report has of values which hold more while they are judged."""

@@ -856,18 +856,20 @@ class Cause:
     """Whether the same run again could end differently; `None` if nothing speaks either
     way."""
     failure_type: FailureType = FailureType.UNKNOWN
+    """What sort of recovery it takes."""
     count: Positive
     """How many failures and endings it has."""
     nodeids: tuple[str, ...]
     """Node ids of its tests and collectors, each once, in order of occurrence."""
     tests: tuple[str, ...] = ()
-    """Those of tests that failed."""
+    """Those of tests that failed, in order of occurrence."""
     files: tuple[str, ...] = ()
-    """Those of what could not be collected, empty ones of what has none."""
+    """Those of what could not be collected, in order of occurrence; empty ones of what has
+    none."""
     fingerprints: tuple[str, ...]
     """Of its failures, each once, in order of occurrence."""
-    unnamed: int = 0
-    """How many more tests failed whose node ids are not known."""
+    unnamed: Count = 0
+    """How many more tests failed whose node ids are not known, or not listed."""
     charge_to: ChargedTo | None = None
     """Whom a score of a harness charges it to: what is judged, the environment, or what
     verifies; `None` where that was not asked."""
