@@ -23,7 +23,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.report.build import cut_to_fit, is_cut
+from pytest_failure_taxonomy.report.trim import cut_to_fit, is_cut
 from pytest_failure_taxonomy.report.write import (
     MAX_NAME_BYTES,
     encode,

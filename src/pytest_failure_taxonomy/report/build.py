@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -262,95 +262,6 @@ def _texts_of(report: JSONObject) -> dict[str, None]:
             elif kind is dict or kind is list:
                 holders.append(each)
     return dict.fromkeys(texts)
-
-
-CUT: Final = "there was no room on the disk for the whole report"
-"""Start of the fault that says what is missing and why."""
-
-_KEPT: Final = (500, 200, 100, 50, 20, 10, 5, 2, 1, 0)
-"""How many entries of each list are kept, tried one after the other."""
-
-_LISTS: Final = ("failures", "collection_errors", "internal_errors", "groups", "causes")
-"""Lists of a report of which `limits` counts what they lack, as in `failures_omitted`."""
-
-
-def cut_to_fit(
-    report: JSONObject, size: int, size_of: Callable[[JSONObject], int]
-) -> JSONObject | None:
-    """Return as much of a report as fits into a number of bytes; `None` where none does.
-
-    What other plugins have added goes first, then the later tracebacks, then the later entries of
-    all lists.
-
-    Args:
-        report: a whole one; it is left as it is.
-        size: bytes.
-        size_of: how many bytes a report takes.
-    """
-    # Left out first is what has no cap: extensions and the cases of a bench. So is what
-    # experiments alone need, if it is large.
-    left_out = sorted(report["extensions"])
-    left_out += ["bench"] if report["bench"] else []
-    environment = report["environment"]
-    of_experiments = {
-        "order": report["order"],
-        "distributions": environment["distributions"],
-    }
-    if size_of(of_experiments) > size // 8:
-        left_out += of_experiments
-        environment = {**environment, "distributions": None}
-        report = {**report, "order": None, "environment": environment}
-    fault = f"{CUT}; it lacks {', '.join(left_out)}" if left_out else CUT
-    faults = [*report["faults"], fault]
-    report = {**report, "bench": [], "faults": faults, "extensions": {}}
-    for tracebacks, entries in (
-        *((kept, None) for kept in (None, *_KEPT)),
-        *((0, kept) for kept in _KEPT),
-    ):
-        part = _with_fewer(report, tracebacks, entries)
-        if size_of(part) <= size:
-            return part
-    return None
-
-
-def is_cut(report: JSONObject) -> bool:
-    """Tell whether a report is one that was cut to fit."""
-    return any(fault.startswith(CUT) for fault in report["faults"])
-
-
-def _with_fewer(
-    report: JSONObject, tracebacks: int | None, entries: int | None
-) -> JSONObject:
-    """Return a report with so many tracebacks and entries in each list; `None` for all."""
-    limits = dict(report["limits"])
-    part = dict(report)
-    for name in _LISTS:
-        kept = report[name][:entries]
-        limits[f"{name}_omitted"] += len(report[name]) - len(kept)
-        if tracebacks is not None:
-            later = kept[tracebacks:]
-            limits["tracebacks_omitted"] += sum(
-                each.get("traceback") is not None for each in later
-            )
-            kept = kept[:tracebacks] + [
-                {**each, "traceback": None} if "traceback" in each else each
-                for each in later
-            ]
-        part[name] = kept
-    if entries is not None:
-        nodeids = [
-            report["not_run"],
-            *report["reasons"],
-            *part["groups"],
-            *part["causes"],
-        ]
-        limits["nodeids_omitted"] += sum(
-            len(each["nodeids"][entries:]) for each in nodeids
-        )
-        (part["not_run"],) = with_nodeids([report["not_run"]], entries)
-        for name in ("reasons", "groups", "causes"):
-            part[name] = with_nodeids(part[name], entries)
-    return {**part, "limits": limits}
 
 
 def with_nodeids(entries: Iterable[JSONObject], most: int) -> list[JSONObject]:

@@ -127,7 +127,7 @@ def write_what_fits(
     Raises:
         OSError: there is no reserve, or it has too little room for any report.
     """
-    from pytest_failure_taxonomy.report.build import cut_to_fit
+    from pytest_failure_taxonomy.report.trim import cut_to_fit
 
     part = cut_to_fit(
         report, os.lstat(reserve).st_size, lambda report: len(encode(report))

@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.redaction.secrets import Secrets, searched_again
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.amend import amend, amend_report
 from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.report.trim import is_cut
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.matching import apply_rules
 from pytest_failure_taxonomy.survive import crash_output, layout, observed, reader
@@ -200,7 +201,7 @@ def _completed(
         ):  # it is none of ours
             late = _late_exit(current, run_id, end)
             amended = amend_report(current, late, stalls)
-            return _filled_up(amended, build.is_cut(current), run_id, end, folder)
+            return _filled_up(amended, is_cut(current), run_id, end, folder)
     if end.contents is None and kept is not None:
         raise ReportError(f"the record can't be read: {kept}")
     state, events = end.contents or (b"", b"")
