@@ -13,12 +13,12 @@ from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.taxonomy.amendments import (
     MAX_NAMED,
     Amendment,
-    KnownFailures,
     accept_known,
     is_accepted,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import KnownFailures
 from pytest_failure_taxonomy.taxonomy.user_rules import compare_with_known
 from pytest_failure_taxonomy.text import safe_text
 

@@ -51,12 +51,12 @@ from pytest_failure_taxonomy.system.process import die_with_parent
 from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.amendments import (
     Amendment,
-    KnownFailures,
     ReportSection,
     SectionPlace,
 )
 from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import KnownFailures
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 
 if TYPE_CHECKING:

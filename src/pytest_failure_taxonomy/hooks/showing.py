@@ -20,8 +20,9 @@ from pytest_failure_taxonomy.hooks.report_file import ReportFile
 from pytest_failure_taxonomy.hooks.settings import Settings
 from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.system.interpreter import our_command, write_words
-from pytest_failure_taxonomy.taxonomy.amendments import Amendment, KnownFailures
+from pytest_failure_taxonomy.taxonomy.amendments import Amendment
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
+from pytest_failure_taxonomy.taxonomy.judgement import KnownFailures
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import words_of_fork, words_of_uncounted
 from pytest_failure_taxonomy.text import ShownPaths, safe_text

@@ -16,14 +16,13 @@ from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy import judgement
 from pytest_failure_taxonomy.taxonomy.amendments import (
     Amendment,
-    KnownCause,
     amend_cause,
     charge_verdict,
     recommend,
 )
 from pytest_failure_taxonomy.taxonomy.causes import gather_causes, whether_retry_helps
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.judgement import ChargedTo, GroupHistory, Proof
+from pytest_failure_taxonomy.taxonomy.judgement import ChargedTo, Proof
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 
 _MOST: Final = 1_000_000
@@ -126,17 +125,8 @@ def amend(report: JSONObject, amendment: Amendment) -> JSONObject:
     if not (amendment.histories or amendment.of_verdict or amendment.proofs):
         return amended
     kind = None if verdict is None else verdict["kind"]
-    known = [amend_cause(cause, amendment, kind) for cause in _known_causes_of(report)]
-    rows = [
-        {
-            **row,
-            "retryable": entry.cause.retryable,
-            "charge_to": entry.cause.charge_to,
-            "history": None if entry.history is None else to_dict(entry.history),
-            "proof": None if entry.proof is None else to_dict(entry.proof),
-        }
-        for row, entry in zip(report["causes"], known, strict=True)
-    ]
+    causes = [amend_cause(cause, amendment, kind) for cause in causes_of(report)]
+    rows = [CODEC.encode(cause) for cause in causes]
     if verdict is not None:
         build.sort_causes(rows)
     amended["causes"] = rows
@@ -166,16 +156,6 @@ def _with_histories(report: JSONObject, amendment: Amendment) -> JSONObject:
         else:
             groups.append(group)
     return {**report, "groups": groups}
-
-
-def _known_causes_of(report: JSONObject) -> Iterator[KnownCause]:
-    for row, cause in zip(report["causes"], causes_of(report), strict=True):
-        history, proof = row["history"], row["proof"]
-        yield KnownCause(
-            cause=cause,
-            history=None if history is None else GroupHistory(**history),
-            proof=None if proof is None else proof_from_json(proof),
-        )
 
 
 def judge_causes_again(report: JSONObject) -> None:

@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
 from pytest_failure_taxonomy.report.codec import Codec, Fields
-from pytest_failure_taxonomy.taxonomy.amendments import KnownFailures
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Activity,
     Attempt,
@@ -41,6 +40,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     Group,
     HeldReason,
     KindName,
+    KnownFailures,
     Stage,
     Verdict,
 )

@@ -21,10 +21,11 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     Evidence,
     FailureType,
     GroupHistory,
+    KnownFailures,
     Proof,
     RecoveryAction,
 )
-from pytest_failure_taxonomy.taxonomy.values import Count, replace, value
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 MAX_NAMED: Final = 3
 """How many failures that are not known are named."""
@@ -79,15 +80,6 @@ class ReportSection:
 
 
 @value
-class KnownCause:
-    """A cause of a report, with what a history and experiments say of it."""
-
-    cause: Cause
-    history: GroupHistory | None
-    proof: Proof | None
-
-
-@value
 class Recommendation:
     """What to do about a run, and the cause that is least easily recovered from."""
 
@@ -96,42 +88,19 @@ class Recommendation:
     nodeid: str | None
 
 
-@value
-class KnownFailures:
-    """How the failures of a run compare with those that are known."""
-
-    by: str
-    """What knows them: the name of a file, or `history`."""
-    accepted: bool
-    """Whether all of them are known, so that the exit status is 0."""
-    failures: Count
-    """How many failures there are."""
-    unknown: tuple[str, ...]
-    """Node ids of those that are not known, the first ones."""
-    unknown_count: Count
-    """How many those are."""
-    others: str
-    """What made the session fail besides tests; empty for nothing."""
-    notes: tuple[str, ...]
-    """What is wrong with the entries of the file, in sentences."""
-
-
-def amend_cause(
-    known: KnownCause, amendment: Amendment, verdict_kind: str | None
-) -> KnownCause:
+def amend_cause(cause: Cause, amendment: Amendment, verdict_kind: str | None) -> Cause:
     """Return a cause with what an amendment says of it, and what follows from that."""
-    cause = known.cause
     histories = [
         amendment.histories[fingerprint]
         for fingerprint in cause.fingerprints
         if fingerprint in amendment.histories
     ]
-    history = known.history
+    history = cause.history
     if histories:
         history = join_histories(histories)
     elif amendment.of_verdict is not None and cause.kind == verdict_kind:
         history = amendment.of_verdict
-    proof = known.proof
+    proof = cause.proof
     if cause.key in amendment.proofs:
         proof = join_proofs(proof, amendment.proofs[cause.key])
     retryable, charge_to = cause.retryable, cause.charge_to
@@ -144,8 +113,13 @@ def amend_cause(
     elif history is not None and history.state == "flaky":
         # A failed assertion fails again, unless its test is known to pass now and then.
         retryable = True
-    cause = replace(cause, retryable=retryable, charge_to=charge_to)
-    return KnownCause(cause=cause, history=history, proof=proof)
+    return replace(
+        cause,
+        retryable=retryable,
+        charge_to=charge_to,
+        history=history,
+        proof=proof,
+    )
 
 
 def join_histories(histories: Sequence[GroupHistory]) -> GroupHistory:

@@ -918,6 +918,26 @@ class Verdict:
 
 
 @value
+class KnownFailures:
+    """How the failures of a run compare with those that are known."""
+
+    by: str
+    """What knows them: the name of a file, or `history`."""
+    accepted: bool
+    """Whether all of them are known, so that the exit status is 0."""
+    failures: Count
+    """How many failures there are."""
+    unknown: tuple[str, ...]
+    """Node ids of those that are not known, the first ones."""
+    unknown_count: Count
+    """How many those are."""
+    others: str
+    """What made the session fail besides tests; empty for nothing."""
+    notes: tuple[str, ...]
+    """What is wrong with the entries of the file, in sentences."""
+
+
+@value
 class Judgement:
     """What the evidence of a run comes to."""
 

@@ -8,7 +8,6 @@ import pytest
 
 from pytest_failure_taxonomy.taxonomy.amendments import (
     Amendment,
-    KnownCause,
     accept_known,
     amend_cause,
     charge_verdict,
@@ -84,8 +83,7 @@ def test_what_a_retry_does_and_who_is_charged(
         histories={fingerprint: history_of(state)},
         proofs={} if proof is None else {cause.key: proof},
     )
-    known = KnownCause(cause=cause, history=None, proof=None)
-    amended = amend_cause(known, amendment, None).cause
+    amended = amend_cause(cause, amendment, None)
     assert (amended.retryable, amended.charge_to) == (retryable, charge_to)
 
 
