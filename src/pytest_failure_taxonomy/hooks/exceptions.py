@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import takewhile
 from pathlib import Path
 from types import (
     FunctionType,
@@ -27,9 +26,9 @@ from types import (
 from typing import Any, Final
 
 import pytest
-from _pytest._code.code import (
-    ExceptionChainRepr,
-)  # not public, and what most failures have
+
+# Not public, and what most failures have.
+from _pytest._code.code import ExceptionChainRepr
 
 from pytest_failure_taxonomy.hooks import beside, inspection, origin, tracebacks
 from pytest_failure_taxonomy.hooks.misfits import misfit_of
@@ -85,9 +84,7 @@ _OF_FIXTURES: Final = {"pytest_fixture_setup": "fixturedef", "finish": "self"}
 """Functions of pytest that set a fixture up or tear it down, and where they have it."""
 _OF_CLASSIC_SETUP: Final = ("_xunit_", "_unittest_")
 """How the fixtures are called that pytest makes of `setup_method`, `setUpClass` and the like."""
-_ASSERTION: Final = tuple(
-    map(inspection.dotted_name_of, inspection.bases_of(AssertionError)[:-1])
-)
+_ASSERTION: Final = inspection.names_of_bases(AssertionError)
 
 
 def describe_exception(
@@ -115,35 +112,26 @@ def describe_exception(
         is_more = inspection.cause_or_context_of(error)[0] is not None
         is_more = is_more or beside.is_about_a_program(message)
     else:
-        bases = tuple(map(inspection.dotted_name_of, inspection.bases_of(kind)[:-1]))
+        bases = inspection.names_of_bases(kind)
         more["raiser"] = origins.raiser_of(error)
         more["raising_function"] = origins.raising_function_of(error)
         is_more = kind is not MemoryError or is_in_fixtures
         if issubclass(kind, MemoryError):
             more["memory"] = _memory_pressure()
         elif issubclass(kind, pytest.fail.Exception):
-            # The module that called `pytest.fail`.
-            modules = [
-                tracebacks.module_name_in(each.tb_frame.f_globals)
-                for each in inspection.entries_of(error)
-            ]
-            callers = (
-                module for module in reversed(modules) if module != "_pytest.outcomes"
-            )
-            more["raised_in"] = next(callers, "")
-    if is_in_fixtures or is_more:
-        with suppress(OSError, MemoryError):  # all descriptors or memory are used up
-            if is_in_fixtures:
-                more |= _fixture_of(error, origins.rootdir)
-            if is_more:
-                facts = _facts_of(error, bases, message, origins)
-                if issubclass(kind, Warning):
-                    facts |= _place_of(error, frame, origins)
-                is_collection = report is None or report.when == "collect"
-                if is_collection and frame and frame.owner == "dependency":
-                    facts |= _caller_at(place, origins)
-                more["facts"] = _as_evidence(facts)
-                more["chain"] = _chain_of(error, report and report.longrepr, origins)
+            more["raised_in"] = _module_failing(error)
+    with suppress(OSError, MemoryError):  # all descriptors or memory are used up
+        if is_in_fixtures:
+            more |= _fixture_of(error, origins.rootdir)
+        if is_more:
+            facts = _facts_of(error, bases, message, origins)
+            if issubclass(kind, Warning):
+                facts |= _place_of(error, frame, origins)
+            is_collection = report is None or report.when == "collect"
+            if is_collection and frame and frame.owner == "dependency":
+                facts |= _caller_at(place, origins)
+            more["facts"] = _as_evidence(facts)
+            more["chain"] = _chain_of(error, report and report.longrepr, origins)
     raised = evidence.RaisedException(
         type=inspection.name_of(kind),
         module=inspection.module_of(kind),
@@ -159,6 +147,15 @@ def describe_exception(
     return raised
 
 
+def _module_failing(error: BaseException) -> str:
+    """Return the module that called `pytest.fail`."""
+    for entry in reversed(inspection.entries_of(error)):
+        module = tracebacks.module_of_frame(entry.tb_frame)
+        if module != "_pytest.outcomes":
+            return module
+    return ""
+
+
 def _with_output(
     raised: evidence.RaisedException,
     error: BaseException,
@@ -171,13 +168,15 @@ def _with_output(
     is_of_program = not printing.keys().isdisjoint(raised.names)
     if not is_of_program and beside.is_about_a_program(raised.message):
         is_of_program = True
-        if (process := beside.asserted_process(error)) is not None:
+        process = beside.asserted_process(error)
+        if process is not None:
             of_process = _facts_of_fields(process, (beside.COMPLETED_PROCESS,))
             facts += _as_evidence(of_process)
     has_said = any(fact.name == "said" for fact in facts)
     if (is_exit or is_of_program) and not has_said:
         line = beside.printed_before(error, report, is_exit=is_exit)
-        facts += (evidence.Fact(name="captured", text=line),) if line else ()
+        if line:
+            facts += _as_evidence({"captured": line})
     return replace(raised, facts=facts)
 
 
@@ -188,9 +187,7 @@ def name_exception(error: BaseException) -> evidence.RaisedException:
         type=inspection.name_of(kind),
         module=inspection.module_of(kind),
         message="",
-        bases=tuple(
-            [inspection.dotted_name_of(base) for base in inspection.bases_of(kind)[:-1]]
-        ),
+        bases=inspection.names_of_bases(kind),
     )
 
 
@@ -217,9 +214,8 @@ def _facts_of(
     is_file = "builtins.FileNotFoundError" in bases and "filename" in facts
     if is_file and "folder_gone" not in facts:  # else no path is relative to anything
         # Relative to the root directory, so that it reads the same in any checkout.
-        facts["file"] = own_files.location(
-            facts["filename"], None, origins.rootdir
-        ).path
+        file = own_files.location(facts["filename"], None, origins.rootdir)
+        facts["file"] = file.path
     if "builtins.ModuleNotFoundError" in bases and "name" in facts:
         facts |= distribution_with(facts["name"], str(origins.rootdir))
     facts |= facts_around(error, message, origins)
@@ -239,13 +235,15 @@ def _facts_of_fields(holder: object, bases: Iterable[str]) -> dict[str, str]:
         bases: the dotted names of its classes.
     """
     facts: dict[str, str] = {}
+    tables = packaged_table("facts")["fields"]
     for base in bases:
-        for name, paths in packaged_table("facts")["fields"].get(base, {}).items():
+        for name, paths in tables.get(base, {}).items():
             _add(facts, name, holder, paths)
     if "command" in facts:
         program = facts["command"].strip().partition(" ")[0]
         facts["command"] = os.path.basename(program)
-    if line := _line_printed(holder, bases):
+    line = _line_printed(holder, bases)
+    if line:
         facts.setdefault("said", line)
     return facts
 
@@ -286,36 +284,36 @@ def _chain_of(
     """
     links: list[evidence.LinkedException] = []
     entries = inspection.attribute_of(shown, "chain")
+    # The last entry is the exception itself.
     texts = iter(entries[-2::-1] if type(entries) is list else ())
     seen = {id(error)}
     while len(links) < MAX_LINKS:
         linked, is_cause = inspection.cause_or_context_of(error)
         if linked is None and issubclass(type(error), BaseExceptionGroup):
-            linked, texts = next(origin.leaves_of(error), None), iter(())
+            linked = next(origin.leaves_of(error), None)
+            texts = iter(())
         if linked is None or id(linked) in seen:
             break
         seen.add(id(linked))
-        bases = tuple(
-            map(inspection.dotted_name_of, inspection.bases_of(type(linked))[:-1])
-        )
+        bases = inspection.names_of_bases(type(linked))
         crash = next(texts, (None, None))[1]
         formatted = "" if crash is None else str(crash.message)
-        is_said = formatted or inspection.says_plainly(linked)
-        text = inspection.text_of(linked, formatted) if is_said else ""
+        text = ""
+        if formatted or inspection.says_plainly(linked):
+            text = inspection.text_of(linked, formatted)
         message = cap_between_words(text, _MAX_LINKED_MESSAGE)
-        # A warning of an exception that could not be caught was issued far away from it.
         facts = _facts_of(linked, bases, message, origins)
+        # A warning of an exception that could not be caught was issued far away from it.
         if issubclass(type(error), Warning):
             facts |= _place_of(linked, origins.find(linked)[1], origins)
-        links.append(
-            evidence.LinkedException(
-                bases=bases,
-                message=message,
-                is_cause=is_cause,
-                facts=_as_evidence(facts),
-                raiser=origins.raiser_of(linked),
-            )
+        link = evidence.LinkedException(
+            bases=bases,
+            message=message,
+            is_cause=is_cause,
+            facts=_as_evidence(facts),
+            raiser=origins.raiser_of(linked),
         )
+        links.append(link)
         error = linked
     return tuple(links)
 
@@ -326,9 +324,11 @@ def _fixture_of(error: BaseException, rootdir: Path) -> dict[str, Any]:
     A fixture that is kept for several tests raises the same exception for each of them.
     """
     for entry in reversed(inspection.entries_of(error)):
-        code = entry.tb_frame.f_code
+        frame = entry.tb_frame
+        code = frame.f_code
         if code.co_filename == _FIXTURES and code.co_name in _OF_FIXTURES:
-            definition = entry.tb_frame.f_locals.get(_OF_FIXTURES[code.co_name])
+            variable = _OF_FIXTURES[code.co_name]
+            definition = frame.f_locals.get(variable)
             name = inspection.attribute_of(definition, "argname")
             if type(name) is not str or name.startswith(_OF_CLASSIC_SETUP):
                 return {}
@@ -353,33 +353,37 @@ def _read_frames(
     error: BaseException, facts: dict[str, str], origins: origin.OriginFinder
 ) -> None:
     """Add what the innermost frames say, those of libraries; the outermost of them counts."""
+    tables = packaged_table("facts")["frames"]
     entries = inspection.entries_of(error)
     for entry in reversed(entries[-tracebacks.MAX_FRAMES :]):
-        frame, code = entry.tb_frame, entry.tb_frame.f_code
+        frame = entry.tb_frame
+        code = frame.f_code
         if own_files.is_own(code.co_filename, origins.rootdir):
             return
-        module = tracebacks.module_name_in(frame.f_globals)
+        module = tracebacks.module_of_frame(frame)
         if module in ("bdb", "pdb"):
             place = origin.own_place_of(error, origins.rootdir)
-            facts |= {"breakpoint": f"{place.path}:{place.line}"} if place else {}
+            if place is not None:
+                facts["breakpoint"] = f"{place.path}:{place.line}"
             return
-        variables = packaged_table("facts")["frames"].get(
-            f"{module}.{code.co_qualname}", {}
-        )
-        facts |= {"raised_by": module} if variables else {}
+        variables = tables.get(f"{module}.{code.co_qualname}")
+        if not variables:
+            continue
+        facts["raised_by"] = module
         for name, path in variables.items():
             variable, _, rest = path.partition(".")
             _add(facts, name, frame.f_locals.get(variable), rest)
 
 
-def _add(facts: dict[str, str], name: str, one: object, paths: str) -> None:
-    """Add a fact where one of the paths, which may be empty, leads to a text or a whole number."""
+def _add(facts: dict[str, str], name: str, holder: object, paths: str) -> None:
+    """Add a fact where a path leads to a text or a whole number; a path may be empty."""
     for path in paths.split() or ("",):
-        found = _stored(one, path)
-        if type(found) is _PATH:
-            found = str(found)
-        if type(found) is int or (type(found) is str and 0 < len(found) <= _MAX_FACT):
-            facts[name] = str(found)
+        value = _stored(holder, path)
+        if type(value) is _PATH:
+            value = str(value)
+        is_text = type(value) is str and 0 < len(value) <= _MAX_FACT
+        if is_text or type(value) is int:
+            facts[name] = str(value)
             return
 
 
@@ -435,41 +439,41 @@ def _old_setup_of(holder: object) -> dict[str, str]:
     return {"old_setup": "setup"} if is_old else {}
 
 
-def _stored(one: Any, path: str) -> Any:
+def _stored(holder: Any, path: str) -> Any:
     """Return what is at the end of a path, `None` where it leads nowhere."""
     for step in filter(None, path.split(".")):
-        kind = type(one)
+        kind = type(holder)
         if step.isdecimal():
-            is_tuple = issubclass(kind, tuple)
-            items = (
-                tuple.__getitem__(one, slice(None))
-                if is_tuple
-                else one
-                if kind is list
-                else ()
-            )
-            one = items[int(step)] if int(step) < len(items) else None
+            items: Sequence[Any] = ()
+            if kind is list:
+                items = holder
+            elif issubclass(kind, tuple):  # not by a method of a class of the user's
+                items = tuple.__getitem__(holder, slice(None))
+            index = int(step)
+            holder = items[index] if index < len(items) else None
+        elif kind is dict:
+            holder = holder.get(step)
         else:
-            one = one.get(step) if kind is dict else next(_fields(one, step), None)
-    return one
+            holder = next(_fields(holder, step), None)
+    return holder
 
 
-def _fields(one: object, name: str) -> Iterator[object]:
-    """Yield what an object itself and its classes hold under a name, and that is no property."""
-    own = inspection.attribute_of(one, name)
+def _fields(holder: object, name: str) -> Iterator[object]:
+    """Yield what an object and its classes hold under a name, without properties."""
+    own = inspection.attribute_of(holder, name)
     if own is not None:
         yield own
-    for base in inspection.bases_of(type(one)):
-        held: Any = inspection.body_of(base).get(name)
-        kind: type = type(held)
-        is_pythons = (
-            kind is GetSetDescriptorType and inspection.module_of(base) == "builtins"
-        )
-        if kind is MemberDescriptorType or is_pythons:
+    for base in inspection.bases_of(type(holder)):
+        value: Any = inspection.body_of(base).get(name)
+        kind: type = type(value)
+        is_slot = kind is MemberDescriptorType
+        if kind is GetSetDescriptorType:
+            is_slot = inspection.module_of(base) == "builtins"
+        if is_slot:
             with suppress(AttributeError):  # a slot that is empty
-                yield held.__get__(one)
-        elif held is not None and inspection.is_plain(held):
-            yield held
+                yield value.__get__(holder)
+        elif value is not None and inspection.is_plain(value):
+            yield value
 
 
 def _memory_pressure() -> evidence.MemoryPressure | None:
@@ -481,25 +485,27 @@ def _memory_pressure() -> evidence.MemoryPressure | None:
         used = own_limits()
     except MemoryError:  # nothing at all is left, and what of is unknown
         return None
-    found = [
+    pressures = [
         evidence.MemoryPressure(limit=name, used_bytes=use, limit_bytes=limit)
         for name, (use, limit) in used.items()
     ]
-    return max(
-        found, key=lambda one: one.used_bytes / max(1, one.limit_bytes), default=None
-    )
+    return max(pressures, key=_used_share, default=None)
+
+
+def _used_share(pressure: evidence.MemoryPressure) -> float:
+    return pressure.used_bytes / max(1, pressure.limit_bytes)
 
 
 def cause_of(error: BaseException) -> BaseException:
     """Return the exception that pytest has wrapped, if it wraps the error of an import."""
-    is_wrapper = issubclass(
-        type(error), pytest.Collector.CollectError
-    ) or is_import_failure(error)
-    return inspection.direct_cause_of(error) or error if is_wrapper else error
+    is_refusal = issubclass(type(error), pytest.Collector.CollectError)
+    if is_refusal or is_import_failure(error):
+        return inspection.direct_cause_of(error) or error
+    return error
 
 
 def is_import_failure(error: BaseException) -> bool:
-    """Tell whether this is pytest's wrapper for an error in a conftest or (from 9.2) a plugin."""
+    """Tell whether pytest wraps an error in a conftest or (from 9.2) a plugin in it."""
     return inspection.dotted_name_of(type(error)) in _IMPORT_FAILURES  # not public
 
 
@@ -513,11 +519,14 @@ def message_of(error: BaseException, formatted: str = "") -> str:
     text = _words_of_doctest(error) or inspection.text_of(error, formatted)
     path, _ = origin.named_place(error)
     # The name of an installed file may be `__init__.py`. The place of a user's is added anyway.
-    if not own_files.LIBRARIES.isdisjoint(path.split(os.sep)) or path.startswith(
-        own_files.STANDARD_LIBRARY
-    ):
-        text = text.replace(f"({os.path.basename(path)}, line ", f"({path}, line ")
+    if _is_installed(path) or path.startswith(own_files.STANDARD_LIBRARY):
+        name = os.path.basename(path)
+        text = text.replace(f"({name}, line ", f"({path}, line ")
     return cap_between_words(text, MAX_MESSAGE)
+
+
+def _is_installed(path: str) -> bool:
+    return not own_files.LIBRARIES.isdisjoint(path.split(os.sep))
 
 
 def quotes_a_traceback(message: str) -> bool:
@@ -539,36 +548,43 @@ def words_of(
         loaded: the file or plugin that was being loaded.
         formatted: type and text, as for `inspection.text_of`.
     """
-    if uncaught := _words_of_uncaught(error, rootdir):
+    uncaught = _words_of_uncaught(error, rootdir)
+    if uncaught:
         return uncaught
     text = message_of(error, formatted).strip()
-    name = inspection.name_of(type(error))
     if quotes_a_traceback(text):
         words = telling_line(text)
         frames = [*origin.printed_frames(text)]
         place = origin.own_place_in(frames, rootdir)
-        kind, colon, said = words.partition(": ")
     else:
-        words = f"{name}: {text}" if text else name
-        frames = [*origin.frames_of(error)]
+        words = _typed(error, text)
+        frames = origin.frames_of(error)
         place = origin.own_place_of(error, rootdir)
-        kind, colon, said = name, text and ": ", text
     hook = None if loaded else origin.hook_in(frames)
     if hook is not None and own_files.is_own(hook.path, rootdir):
         file = own_files.location(hook.path, hook.line, rootdir)
-        at = place or file
-        return with_place(words, at.path, at.line, file.path, within=hook.function)
+        raised_at = place or file
+        return with_place(
+            words, raised_at.path, raised_at.line, file.path, within=hook.function
+        )
     if hook is not None and place is None:
         path = origin.path_below_libraries(hook.path)
         is_refusal = issubclass(type(error), pytest.UsageError)
         plugin = "" if is_refusal else words_of_plugin(hook.path)
         if not plugin:
             return with_place(words, path, hook.line, within=hook.function)
+        kind, colon, message = words.partition(": ")
         raised = f"{kind} raised by {plugin} in {hook.function}"
-        return with_place(f"{raised}{colon}{said}", path, hook.line)
-    if place is None:
-        return f"{words} (from {loaded})" if loaded else words
-    return with_place(words, place.path, place.line, loaded)
+        return with_place(f"{raised}{colon}{message}", path, hook.line)
+    if place is not None:
+        return with_place(words, place.path, place.line, loaded)
+    return f"{words} (from {loaded})" if loaded else words
+
+
+def _typed(error: BaseException, message: str) -> str:
+    """Return type and message, as Python prints them."""
+    name = inspection.name_of(type(error))
+    return f"{name}: {message}" if message else name
 
 
 def _words_of_uncaught(error: BaseException, rootdir: Path) -> str:
@@ -577,22 +593,25 @@ def _words_of_uncaught(error: BaseException, rootdir: Path) -> str:
     It was raised in a thread, say. With `-W error` the warning, or a group of several, is raised
     outside of any test.
     """
-    is_group = issubclass(type(error), BaseExceptionGroup)
-    first, *others = origin.exceptions_in(error) if is_group else (error,)
+    first, others = error, 0
+    if issubclass(type(error), BaseExceptionGroup):
+        members = origin.exceptions_in(error)
+        first, others = members[0], len(members) - 1
     where = _UNCAUGHT.get(inspection.dotted_name_of(type(first)))
     uncaught = inspection.direct_cause_of(first)
     if where is None or uncaught is None:
         return ""
-    more = f" (and {len(others)} more)" if others else ""
-    return f"{where} {words_of(uncaught, rootdir)}{more}"
+    return f"{where} {words_of(uncaught, rootdir)}{_and_others(others)}"
+
+
+def _and_others(count: int) -> str:
+    return f" (and {count} more)" if count else ""
 
 
 def words_of_plugin(path: str) -> str:
     """Return name and version of the distribution that has a plugin's file; empty for none."""
-    if own_files.LIBRARIES.isdisjoint(path.split(os.sep)):
-        return ""
-    found = distribution_of(path)
-    return "" if found is None else found.words
+    distribution = distribution_of(path) if _is_installed(path) else None
+    return "" if distribution is None else distribution.words
 
 
 def _words_of_doctest(error: Any) -> str:
@@ -600,18 +619,17 @@ def _words_of_doctest(error: Any) -> str:
     kind = inspection.dotted_name_of(type(error))
     if kind == "_pytest.doctest.MultipleDoctestFailures":
         first, *others = error.failures
-        more = f" (and {len(others)} more)" if others else ""
-        return _words_of_doctest(first) + more
+        return _words_of_doctest(first) + _and_others(len(others))
     if kind == "doctest.UnexpectedException":
         raised = error.exc_info[1]
-        text, name = message_of(raised), inspection.name_of(type(raised))
-        return f"{name}: {text}" if text else name
+        return _typed(raised, message_of(raised))
     if kind == "doctest.DocTestFailure":
-        return f"expected {_part(error.example.want)}, got {_part(error.got)}"
+        expected = _shorten(error.example.want)
+        return f"expected {expected}, got {_shorten(error.got)}"
     return ""
 
 
-def _part(text: str) -> str:
+def _shorten(text: str) -> str:
     first, newline, _ = text.strip().partition("\n")
     if not first:
         return "nothing"
@@ -625,9 +643,9 @@ def _part(text: str) -> str:
 
 def shown_text(longrepr: Any) -> str | None:
     """Return the text of a `longrepr`, without its middle if it is too long."""
-    return (
-        None if longrepr is None else cap_between_words(_whole_text(longrepr), MAX_TEXT)
-    )
+    if longrepr is None:
+        return None
+    return cap_between_words(_whole_text(longrepr), MAX_TEXT)
 
 
 def _whole_text(longrepr: Any) -> str:
@@ -637,7 +655,7 @@ def _whole_text(longrepr: Any) -> str:
     if kind == "ExceptionChainRepr":
         entries = longrepr.chain
     elif kind == "ReprExceptionInfo" and hasattr(longrepr.reprtraceback, "reprentries"):
-        entries = [(longrepr.reprtraceback, None, None)]
+        entries = [(longrepr.reprtraceback, None, "")]
     else:
         try:
             return str(longrepr)
@@ -657,10 +675,14 @@ def shown_message(longrepr: Any) -> str:
     """Return the message that pytest's short summary would show."""
     crash = _crash_of(longrepr)
     if crash is not None:
-        return cap_between_words(str(crash.message), MAX_MESSAGE)
-    text = _whole_text(longrepr).strip() if longrepr is not None else ""
-    last = text if issubclass(type(longrepr), str) else text.rpartition("\n")[2]
-    return cap_between_words(last, MAX_MESSAGE)
+        text = str(crash.message)
+    elif longrepr is None:
+        text = ""
+    else:
+        text = _whole_text(longrepr).strip()
+        if not issubclass(type(longrepr), str):
+            text = text.rpartition("\n")[2]
+    return cap_between_words(text, MAX_MESSAGE)
 
 
 def shown_exception(longrepr: Any) -> str:
@@ -674,8 +696,10 @@ def shown_exception(longrepr: Any) -> str:
     if longrepr is None:
         return ""
     lines = _whole_text(longrepr)[-MAX_TEXT:].rstrip().splitlines()
-    marked = [*takewhile(lambda line: line.startswith("E   "), reversed(lines))]
-    return "\n".join(line[4:] for line in reversed(marked))
+    first = len(lines)
+    while first and lines[first - 1].startswith("E   "):
+        first -= 1
+    return "\n".join([line[4:] for line in lines[first:]])
 
 
 def words_for_people(longrepr: Any) -> str:
@@ -687,15 +711,16 @@ def words_for_people(longrepr: Any) -> str:
         return cap_between_words(_whole_text(longrepr).strip(), MAX_MESSAGE)
     if type(longrepr) is ExceptionChainRepr:
         return ""
-    said = inspection.attribute_of(longrepr, "errorstring")
-    if type(said) is not str:
+    words = inspection.attribute_of(longrepr, "errorstring")
+    if type(words) is not str:
         return ""
     # Of a missing fixture; a list of the existing ones follows.
-    return cap_between_words(said.strip().partition("\n")[0].strip(), MAX_MESSAGE)
+    first = words.strip().partition("\n")[0].strip()
+    return cap_between_words(first, MAX_MESSAGE)
 
 
 def shown_place(longrepr: Any, rootdir: Path) -> evidence.Location | None:
-    """Return the place that pytest shows; if that is in a library, where the user's code called it.
+    """Return the place that pytest shows; of a library, where the user's code called it.
 
     If the traceback has no line of the user's code, return pytest's place anyway.
     """
@@ -713,9 +738,8 @@ def shown_place(longrepr: Any, rootdir: Path) -> evidence.Location | None:
 
 def _crash_of(longrepr: object) -> Any:
     """Return pytest's object for the place of a crash and its message; `None` without one."""
-    if (
-        type(longrepr) is ExceptionChainRepr
-    ):  # that of nearly all failures, which is asked often
+    # That of nearly all failures, which is asked often.
+    if type(longrepr) is ExceptionChainRepr:
         return longrepr.reprcrash
     crash = inspection.attribute_of(longrepr, "reprcrash")
     return crash if inspection.module_of(type(crash)).startswith("_pytest.") else None
@@ -725,24 +749,29 @@ def _add_traceback(lines: list[str], reprtraceback: Any) -> None:
     for index, entry in enumerate(reprtraceback.reprentries):
         if index and entry.style == "long":
             lines.append(reprtraceback.entrysep * 20)
-        if not hasattr(
-            entry, "reprfileloc"
-        ):  # --tb=native: as Python prints them, with line ends
+        # --tb=native: as Python prints them, with line ends
+        if not hasattr(entry, "reprfileloc"):
             lines += [line.rstrip("\n") for line in entry.lines]
             continue
-        place = entry.reprfileloc
-        where = []
-        if place is not None:
-            head = place.message.partition("\n")[0]
-            where = [f"{place.path}:{place.lineno}: {head}"]
+        where = _place_lines(entry.reprfileloc)
         local_values = [] if entry.reprlocals is None else entry.reprlocals.lines
         if entry.style == "short":
-            lines += [*where, *entry.lines, *local_values]
+            lines += where
+            lines += entry.lines
+            lines += local_values
             continue
         arguments = [] if entry.reprfuncargs is None else entry.reprfuncargs.args
         shown = [f"{name} = {text}" for name, text in arguments]
         for block in (shown, entry.lines, local_values, where):
             if block:
-                lines += [*block, ""]
+                lines += block
+                lines.append("")
     if reprtraceback.extraline:
         lines.append(str(reprtraceback.extraline))
+
+
+def _place_lines(place: Any) -> list[str]:
+    if place is None:
+        return []
+    head = place.message.partition("\n")[0]
+    return [f"{place.path}:{place.lineno}: {head}"]

@@ -79,6 +79,11 @@ def dotted_name_of(kind: type) -> str:
     return f"{module_of(kind)}.{name_of(kind)}"
 
 
+def names_of_bases(kind: type) -> tuple[str, ...]:
+    """Return the dotted names of a type and its bases, without `object`."""
+    return tuple([dotted_name_of(base) for base in bases_of(kind)[:-1]])
+
+
 def cause_or_context_of(error: BaseException) -> tuple[BaseException | None, bool]:
     """Return what an exception was raised from, or while it was handled, and whether `from` it."""
     cause = direct_cause_of(error)

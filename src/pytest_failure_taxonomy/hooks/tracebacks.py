@@ -71,6 +71,11 @@ def file_of_code(name: str, names: dict[str, Any]) -> str | None:
     return name if name.startswith("<frozen ") else None
 
 
+def file_of_frame(frame: FrameType) -> str | None:
+    """Return the file that the code of a frame is from."""
+    return file_of_code(frame.f_code.co_filename, frame.f_globals)
+
+
 def function_of(code: CodeType) -> str:
     """Return the qualified name of a function, without the comprehension in it."""
     name = code.co_qualname
@@ -88,6 +93,11 @@ def is_hidden(frame: FrameType, code: CodeType) -> bool:
     else:
         hidden = frame.f_globals.get(name)
     return is_plain(hidden) and bool(hidden)  # a callable hides some exceptions only
+
+
+def module_of_frame(frame: FrameType) -> str:
+    """Return the name of the module that a frame runs code of."""
+    return module_name_in(frame.f_globals)
 
 
 def module_name_in(names: dict[str, Any]) -> str:
