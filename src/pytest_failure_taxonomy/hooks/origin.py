@@ -11,11 +11,12 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.hooks.inspection import (
@@ -39,11 +40,13 @@ from pytest_failure_taxonomy.hooks.tracebacks import (
     is_hidden,
     is_relay,
     module_name_in,
+    module_of_frame,
 )
 from pytest_failure_taxonomy.survive.own_files import (
     LIBRARIES,
     NOT_SOURCES,
     STANDARD_LIBRARY,
+    depth_of_libraries,
     is_of_the_user,
     is_own,
     location,
@@ -68,6 +71,8 @@ MAX_LEAVES: Final = 32
 _MAX_DIGITS: Final = 9
 """Digits of a line number in a printed traceback."""
 
+_Entry = tuple[TracebackType, str]
+"""An entry of a traceback, and the path of its file."""
 Found = tuple[OriginPlace | None, RaisingFrame | None]
 """The place that a fingerprint is made of, and the frame that raised."""
 
@@ -82,13 +87,12 @@ class OriginFinder:
             rootdir: of the run.
             test_files: the patterns of pytest's `python_files`; its default where there are none.
         """
-        root = os.path.join(str(rootdir), "")
         self.collected: Path | None = None
         """The file of the test, or the collector, whose exceptions are described."""
         self.rootdir = rootdir
-        self.roots = tuple(
-            dict.fromkeys((root, os.path.join(os.path.realpath(root), "")))
-        )
+        root = os.path.join(str(rootdir), "")
+        real = os.path.join(os.path.realpath(root), "")
+        self.roots = (root,) if real == root else (root, real)
         self.ledger: Ledger | None = None
         """What tests have done to this process."""
         self._test_files = tuple(test_files)
@@ -130,10 +134,12 @@ class OriginFinder:
         frame = entries[-1].tb_frame
         if not is_raise_statement(entries[-1]):
             return ""
-        module = module_name_in(frame.f_globals)
-        file = self.file(frame.f_code.co_filename, frame.f_globals)
+        module = module_of_frame(frame)
+        file = self._file_of(frame)
         is_pythons = file.owner == FOREIGN and not file.is_asked
-        return "" if is_pythons and not module.startswith("unittest.mock") else module
+        if is_pythons and not module.startswith("unittest.mock"):
+            return ""
+        return module
 
     def raising_function_of(self, error: BaseException) -> str:
         """Return the innermost function, as `RaisedException.raising_function`."""
@@ -141,10 +147,9 @@ class OriginFinder:
         if not entries:
             return ""
         frame = entries[-1].tb_frame
-        code = frame.f_code
-        if self.file(code.co_filename, frame.f_globals).owner == OWN:
+        if self._file_of(frame).owner == OWN:
             return ""
-        return f"{module_name_in(frame.f_globals)}.{code.co_qualname}"
+        return f"{module_of_frame(frame)}.{frame.f_code.co_qualname}"
 
     def without_answer(
         self, error: BaseException, entries: Sequence[TracebackType]
@@ -157,42 +162,46 @@ class OriginFinder:
             return entries
         for index, entry in enumerate(entries):
             frame = entry.tb_frame
-            if index and frame.f_code.co_name == "__getattr__":
-                found = self.file(frame.f_code.co_filename, frame.f_globals)
-                packages = {
-                    module_name_in(part.tb_frame.f_globals).partition(".")[0]
-                    for part in entries[index:]
-                }
-                if found.owner == FOREIGN and len(packages) == 1:
-                    return entries[:index]
+            if not index or frame.f_code.co_name != "__getattr__":
+                continue
+            if self._file_of(frame).owner != FOREIGN:
+                continue
+            modules = [module_of_frame(answer.tb_frame) for answer in entries[index:]]
+            packages = {module.partition(".")[0] for module in modules}
+            if len(packages) == 1:
+                return entries[:index]
         return entries
 
     def _find_in_group(self, group: BaseException) -> Found:
         """Return the place of one exception of a group, whatever order the group is in."""
-        around = self._find_in_traceback(group)
+        group_place, group_frame = self._find_in_traceback(group)
         places = []
         frames = []
         for leaf in leaves_of(group):
             place, frame = self.find(leaf)
-            place = place or around[0]
+            place = place or group_place
             if place is not None:
                 kind = name_of(type(leaf))
                 places.append(
                     (kind, place.path, place.function, place.text, place.entry)
                 )
-                frames.append(frame or around[1])
+                frames.append(frame or group_frame)
         if not places:
-            return around
+            return group_place, group_frame
         least = min(places)
-        leaf_type, path, function, text, entry = least
+        kind, path, function, text, entry = least
         place = OriginPlace(
-            path=path, function=function, text=text, entry=entry, leaf=leaf_type
+            path=path,
+            function=function,
+            text=text,
+            entry=entry,
+            leaf=kind,
         )
         return place, frames[places.index(least)]
 
     def _find_in_traceback(self, error: BaseException) -> Found:
-        best: tuple[TracebackType, str] | None = None
-        first: tuple[TracebackType, str] | None = None
+        best: _Entry | None = None
+        first: _Entry | None = None
         asked: list[TracebackType] = []
         best_owner = FOREIGN
         runner_files = self._runner_files
@@ -219,26 +228,26 @@ class OriginFinder:
             traceback = traceback.tb_next
         raising = self.raising_frames.find(error, asked, best_owner == OWN)
         if best is None:
-            best, best_owner = self._innermost_of_runner(error), RUNNER
+            best_owner = RUNNER
+            best = self._innermost_of_runner(error)
             if best is None:
                 return None, raising
         is_endless = not left or issubclass(type(error), RecursionError)
         place = self._origin_of_recursion(error, best_owner) if is_endless else None
         return place or self._place(best, first, best_owner), raising
 
-    def _innermost_of_runner(
-        self, error: BaseException
-    ) -> tuple[TracebackType, str] | None:
+    def _innermost_of_runner(self, error: BaseException) -> _Entry | None:
         """Return the innermost place in the test runner, unless that is this plugin.
 
         No code of the user raises the failure of a bench case, for one.
         """
-        found = None
-        for each in entries_of(error)[:MAX_FRAMES]:
-            frame = each.tb_frame
-            if not is_hidden(frame, frame.f_code):
-                found = each, self.file(frame.f_code.co_filename, frame.f_globals)[1]
-        return None if found is None or found[1].startswith(f"{SELF}/") else found
+        for entry in reversed(entries_of(error)[:MAX_FRAMES]):
+            frame = entry.tb_frame
+            if is_hidden(frame, frame.f_code):
+                continue
+            path = self._file_of(frame).path
+            return None if path.startswith(f"{SELF}/") else (entry, path)
+        return None
 
     def _origin_of_recursion(
         self, error: BaseException, owner: int
@@ -247,31 +256,22 @@ class OriginFinder:
 
         Chance decides in which of them the stack overflows, and which one was called first.
         """
-        calls: dict[tuple[str, str], int] = {}
-        for each in entries_of(error)[:MAX_FRAMES]:
-            frame = each.tb_frame
-            file_owner, path, _ = self.file(frame.f_code.co_filename, frame.f_globals)
-            if file_owner == owner:
-                place = path, function_of(frame.f_code)
-                calls[place] = calls.get(place, 0) + 1
+        calls: Counter[tuple[str, str]] = Counter()
+        for entry in entries_of(error)[:MAX_FRAMES]:
+            frame = entry.tb_frame
+            file = self._file_of(frame)
+            if file.owner == owner:
+                calls[file.path, function_of(frame.f_code)] += 1
         most_calls = max(calls.values(), default=0)
         # A function that is there twice does not recurse without end.
-        cycle = [
-            place
-            for place, count in calls.items()
-            if count > 2 and count * 4 > most_calls
-        ]
+        fewest = max(2, most_calls / 4)
+        cycle = [place for place, count in calls.items() if count > fewest]
         if not cycle:
             return None
         path, function = min(cycle)
         return OriginPlace(path=path, function=function)
 
-    def _place(
-        self,
-        best: tuple[TracebackType, str],
-        first: tuple[TracebackType, str] | None,
-        owner: int,
-    ) -> OriginPlace:
+    def _place(self, best: _Entry, first: _Entry | None, owner: int) -> OriginPlace:
         traceback, path = best
         frame = traceback.tb_frame
         function = function_of(frame.f_code)
@@ -279,12 +279,16 @@ class OriginFinder:
             return OriginPlace(path=path, function=function)
         entry = ""
         if first is not None and first is not best:
-            entry = f"{first[1]}: {function_of(first[0].tb_frame.f_code)}"
-            entry = "" if entry == f"{path}: {function}" else entry
-        text = self.statement(
-            frame.f_code.co_filename, traceback.tb_lineno, frame.f_globals
-        )
+            outermost, file = first
+            entry = f"{file}: {function_of(outermost.tb_frame.f_code)}"
+            if entry == f"{path}: {function}":
+                entry = ""
+        name = frame.f_code.co_filename
+        text = self.statement(name, traceback.tb_lineno, frame.f_globals)
         return OriginPlace(path=path, function=function, text=text, entry=entry)
+
+    def _file_of(self, frame: FrameType) -> FileFound:
+        return self.file(frame.f_code.co_filename, frame.f_globals)
 
     def file(self, name: str, module: dict[str, Any]) -> FileFound:
         """Return what is known of a file: of the frame that it is asked for first, if several."""
@@ -298,27 +302,28 @@ class OriginFinder:
     def _look_at(self, name: str, module: dict[str, Any]) -> FileFound:
         if name.startswith("<"):
             shown = name.partition(" ")[0].rstrip(">") + ">"
-            return FileFound(FOREIGN, shown, not name.startswith("<frozen "))
-        dotted = module_name_in(module)
+            is_asked = not name.startswith("<frozen ")
+            return FileFound(FOREIGN, shown, is_asked)
         absolute = os.path.abspath(file_of_code(name, module) or name)
         # The path below the folder that its package is imported from.
-        *packages, last = dotted.split(".")
+        packages = module_name_in(module).split(".")
+        is_of_runner = packages[0] in RUNNERS
         base = os.path.basename(absolute)
-        packages += [last] if base == "__init__.py" else []
+        if base != "__init__.py":
+            packages.pop()
         below_package = "/".join((*packages, base))
-        if dotted.partition(".")[0] in RUNNERS:
+        if is_of_runner:
             return FileFound(RUNNER, below_package, is_asked=False)
         root = next(filter(absolute.startswith, self.roots), "")
-        parts = absolute[len(root) :].replace(os.sep, "/").split("/")
+        path = absolute[len(root) :].replace(os.sep, "/")
+        parts = path.split("/")
         if not LIBRARIES.isdisjoint(parts):
-            return self._installed(path_below_libraries("/".join(parts)))
+            return self._installed(path_below_libraries(path))
+        if not root and absolute.startswith(STANDARD_LIBRARY):
+            return FileFound(FOREIGN, below_package, is_asked=False)
         if root and parts[0] in NOT_SOURCES and len(parts) > 1:
             return self._installed(below_package)
-        is_library = not root and absolute.startswith(STANDARD_LIBRARY)
-        owner = FOREIGN if is_library else OWN
-        return FileFound(
-            owner, "/".join(parts) if root else below_package, not is_library
-        )
+        return FileFound(OWN, path if root else below_package, is_asked=True)
 
     def _installed(self, path: str) -> FileFound:
         """Return owner and path of an installed file.
@@ -335,40 +340,42 @@ class OriginFinder:
         if line is None:
             return ""
         known = self._texts.get((name, line))
-        if known is None:
-            parts: list[str] = []
-            is_open = 0
-            is_read = name in linecache.cache
-            for number in range(line, line + MAX_LINES):
-                part = (
-                    linecache.getline(name, number, module).partition(" #")[0].strip()
-                )
-                is_open += _opened(part)
-                parts.append(part)
-                if is_open <= 0:
-                    break
-            if not is_read:  # pytest would show what it has not read itself
-                linecache.cache.pop(name, None)
-            known = self._texts[name, line] = " ".join(" ".join(parts).split())[
-                :MAX_TEXT
-            ]
-        return known
+        if known is not None:
+            return known
+        words: list[str] = []
+        open_brackets = 0
+        is_read = name in linecache.cache
+        for number in range(line, line + MAX_LINES):
+            source = linecache.getline(name, number, module)
+            part = source.partition(" #")[0].strip()
+            words += part.split()
+            open_brackets += _opened(part)
+            if open_brackets <= 0:
+                break
+        if not is_read:  # pytest would show what it has not read itself
+            linecache.cache.pop(name, None)
+        text = " ".join(words)[:MAX_TEXT]
+        self._texts[name, line] = text
+        return text
 
 
 def _opened(line: str) -> int:
     """Return how many more brackets a line opens than it closes, outside of quotes."""
+    line = line[:MAX_TEXT]
     if "'" not in line and '"' not in line:
-        line = line[:MAX_TEXT]
         return sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
     count = 0
     quote = ""
-    for character in line[:MAX_TEXT]:
+    for character in line:
         if quote:
-            quote = "" if character == quote else quote
+            if character == quote:
+                quote = ""
         elif character in "'\"":
             quote = character
-        else:
-            count += (character in "([{") - (character in ")]}")
+        elif character in "([{":
+            count += 1
+        elif character in ")]}":
+            count -= 1
     return count
 
 
@@ -395,8 +402,11 @@ def named_place(error: BaseException) -> tuple[str, int | None]:
     """Return file and line that a `SyntaxError` names; an empty string for no file."""
     if not issubclass(type(error), SyntaxError):
         return "", None
-    name, line = (field_of(error, SyntaxError, each) for each in ("filename", "lineno"))
-    return name if type(name) is str else "", line if type(line) is int else None
+    name = field_of(error, SyntaxError, "filename")
+    line = field_of(error, SyntaxError, "lineno")
+    if type(name) is not str:
+        name = ""
+    return name, line if type(line) is int else None
 
 
 def place_of(error: BaseException, rootdir: Path) -> Location | None:
@@ -411,10 +421,10 @@ def place_of(error: BaseException, rootdir: Path) -> Location | None:
     own = own_place_of(error, rootdir)
     if own is not None:
         return own
-    for each in reversed(entries_of(error)):
-        path = each.tb_frame.f_code.co_filename
+    for entry in reversed(entries_of(error)):
+        path = entry.tb_frame.f_code.co_filename
         if is_of_the_user(path):
-            return location(path, each.tb_lineno, rootdir)
+            return location(path, entry.tb_lineno, rootdir)
     return None
 
 
@@ -440,16 +450,16 @@ class Frame(NamedTuple):
 def frames_of(error: BaseException) -> list[Frame]:
     """Return the frames of an exception's traceback, the outermost first."""
     frames = []
-    for each in entries_of(error):
-        code = each.tb_frame.f_code
-        frames.append(Frame(code.co_filename, each.tb_lineno, code.co_name))
+    for entry in entries_of(error):
+        code = entry.tb_frame.f_code
+        frames.append(Frame(code.co_filename, entry.tb_lineno, code.co_name))
     return frames
 
 
 def printed_frames(text: str) -> Iterator[Frame]:
     """Yield the frames of a traceback in the form in which Python prints it."""
-    for each in text.splitlines():
-        head, _, rest = each.strip().partition('File "')
+    for printed in text.splitlines():
+        head, _, rest = printed.strip().partition('File "')
         path, _, rest = rest.partition('", line ')
         line, _, function = rest.partition(", in ")
         if not head and line.isdecimal() and len(line) <= _MAX_DIGITS:
@@ -459,24 +469,23 @@ def printed_frames(text: str) -> Iterator[Frame]:
 def own_place_in(frames: Sequence[Frame], rootdir: Path) -> Location | None:
     """Return the innermost line of the user's own code."""
     passed_on = False
-    for each in reversed(frames):
-        if not passed_on and is_of_the_user(each.path) and is_own(each.path, rootdir):
-            return location(each.path, each.line, rootdir)
-        passed_on = is_relay(each.function, each.path)
+    for path, line, function in reversed(frames):
+        if not passed_on and is_of_the_user(path) and is_own(path, rootdir):
+            return location(path, line, rootdir)
+        passed_on = is_relay(function, path)
     return None
 
 
 def hook_in(frames: Sequence[Frame]) -> Frame | None:
     """Return the innermost hook implementation, unless it is pytest's or this plugin's."""
-    found = None
-    for caller, each in pairwise(frames):
-        if PLUGGY in caller.path and each.function.startswith("pytest_"):
-            found = each
-    return found if found is not None and is_of_the_user(found.path) else None
+    hook = None
+    for caller, frame in pairwise(frames):
+        if PLUGGY in caller.path and frame.function.startswith("pytest_"):
+            hook = frame
+    return hook if hook is not None and is_of_the_user(hook.path) else None
 
 
 def path_below_libraries(path: str) -> str:
     """Return the path of an installed file relative to its `site-packages`."""
     parts = path.replace(os.sep, "/").split("/")
-    at = max((i for i, part in enumerate(parts) if part in LIBRARIES), default=-1)
-    return "/".join(parts[at + 1 :]) if at >= 0 else "/".join(parts)
+    return "/".join(parts[depth_of_libraries(parts) :])

@@ -106,7 +106,7 @@ class RaisingFrames:
             asked: the entries of its traceback, without the standard library's and pytest's.
             is_in_own_code: the user's code is among them.
         """
-        chosen = None
+        entry = None
         asked = self._finder.without_answer(error, asked)
         if asked and not inspection.is_of_fixture_lookup(error):
             raised = asked[-1]
@@ -115,21 +115,28 @@ class RaisingFrames:
             key = (code.co_filename, line, code.co_qualname, where, is_in_own_code)
             if key in self._frames:
                 return self._frames[key]
-            chosen = next(filter(_may_have_raised, reversed(asked)), None)
-        if chosen is None:
+            entry = next(filter(_may_have_raised, reversed(asked)), None)
+        if entry is None:
             return self._behind(error) or self._innermost(error)
-        frame = chosen.tb_frame
+        frame = self._describe_entry(entry, is_in_own_code=is_in_own_code)
+        # A file that `describe` had to look for is not that of the code: the key misses it.
+        has_file = entry.tb_frame.f_code.co_filename in self._codes
+        if frame is not None and entry is raised and has_file:
+            self._frames[key] = frame
+        return frame
+
+    def _describe_entry(
+        self, entry: TracebackType, *, is_in_own_code: bool = False
+    ) -> RaisingFrame | None:
+        frame = entry.tb_frame
         code = frame.f_code
-        found = self.describe(
+        return self.describe(
             tracebacks.function_of(code),
             code.co_filename,
             frame.f_globals,
-            chosen.tb_lineno,
+            entry.tb_lineno,
             is_in_own_code=is_in_own_code,
         )
-        if found is not None and chosen is raised and code.co_filename in self._codes:
-            self._frames[key] = found
-        return found
 
     def describe(
         self,
@@ -174,34 +181,33 @@ class RaisingFrames:
 
     def _whose(self, name: str, names: dict[str, Any]) -> Code:
         dotted = tracebacks.module_name_in(names)
-        file = self._finder.file(name, names)
-        path = file.path
-        # By its path, where generated code has no module.
-        by_path = path.removeprefix("src/").rpartition(".")[0].replace("/", ".")
-        module = dotted or by_path.removesuffix(".__init__")
-        if file.owner not in (tracebacks.OWN, tracebacks.RUNNER) and not file.is_asked:
+        file_owner, path, is_asked = self._finder.file(name, names)
+        module = dotted
+        if not module:  # generated code has none
+            stem = path.removeprefix("src/").rpartition(".")[0]
+            module = stem.replace("/", ".").removesuffix(".__init__")
+        if file_owner == tracebacks.FOREIGN and not is_asked:
             return Code("python", None, module, path, name)
         absolute = os.path.abspath(name)
-        if file.owner == tracebacks.OWN and not self._is_of_a_distribution(
-            absolute, dotted
-        ):
-            return Code(
-                self.owner_of_users(absolute, path), None, module, path, absolute
-            )
-        found = distribution_of(absolute)
-        words = None if found is None else found.words
+        is_own = file_owner == tracebacks.OWN
+        if is_own and not self._is_of_a_distribution(absolute, dotted):
+            owner = self.owner_of_users(absolute, path)
+            return Code(owner, None, module, path, absolute)
+        owner = "dependency"
+        words = None
+        is_library_with_plugin = False
+        distribution = distribution_of(absolute)
+        if distribution is not None:
+            words = distribution.words
+            is_library_with_plugin = bool(distribution.plugins)
+            if distribution.has_as_plugin(module):
+                owner = "plugin"
+                is_library_with_plugin = False
         package = module.partition(".")[0]
         if package in tracebacks.RUNNERS:
-            owner: CodeOwner = "plugin" if package == tracebacks.SELF else "pytest"
-            return Code(owner, words, module, path, absolute)
-        if found is None or not found.plugins:
-            return Code("dependency", words, module, path, absolute)
-        # A distribution has no other use than with pytest, as far as its name tells.
-        is_plugin = "pytest" in found.name.lower() or any(
-            f"{module}.".startswith(f"{plugin}.") for plugin in found.plugins
-        )
-        owner = "plugin" if is_plugin else "dependency"
-        return Code(owner, words, module, path, absolute, not is_plugin)
+            owner = "plugin" if package == tracebacks.SELF else "pytest"
+            is_library_with_plugin = False
+        return Code(owner, words, module, path, absolute, is_library_with_plugin)
 
     def owner_of_users(self, absolute: str, path: str) -> CodeOwner:
         """Return whose code a file is that was not installed, as far as its place tells.
@@ -233,12 +239,14 @@ class RaisingFrames:
         for part in absolute.split(os.sep)[:-1]:
             if part.endswith(_ARCHIVES):
                 return True
-        depth = dotted.count(".") + (os.path.basename(absolute) == "__init__.py")
-        folder = absolute
-        for _ in range(depth + 1):
+        if not dotted:
+            return False
+        # The folder that its package is imported from.
+        folder = os.path.dirname(absolute.removesuffix(f"{os.sep}__init__.py"))
+        for _ in range(dotted.count(".")):
             folder = os.path.dirname(folder)
         is_root = os.path.join(folder, "") in self._finder.roots
-        return dotted != "" and not is_root and _has_distributions(folder)
+        return not is_root and _has_distributions(folder)
 
     def _behind(self, error: Any) -> RaisingFrame | None:
         """Return the frame that pytest speaks of where it raises an exception of its own."""
@@ -246,73 +254,76 @@ class RaisingFrames:
             if inspection.is_of_fixture_lookup(error):
                 # The test or the fixture that asks for a fixture that nobody has.
                 asking = [error.request._pyfuncitem.obj]  # noqa: SLF001 - there is no public way
-                asking += [each.func for each in error.fixturestack]
-                at = -1 if error.msg is None or len(asking) == 1 else -2
-                return self._of_function(asking[at])
+                asking += [fixture.func for fixture in error.fixturestack]
+                if error.msg is not None and len(asking) > 1:
+                    asking.pop()
+                return self._of_function(asking[-1])
             if inspection.module_of(type(error)) in ("doctest", "_pytest.doctest"):
                 return self._of_doctest(error)
-            cause = inspection.direct_cause_of(error)
+            cause = error
             for _ in range(_MAX_CAUSES):
+                cause = inspection.direct_cause_of(cause)
                 if cause is None:
                     break
-                found = self._finder.find(cause)[1]
-                if found is not None:
-                    return found
-                cause = inspection.direct_cause_of(cause)
+                frame = self._finder.find(cause)[1]
+                if frame is not None:
+                    return frame
         return None
 
     def _of_function(self, function: Any) -> RaisingFrame | None:
         while (plain := inspection.function_in(function)) is None:
-            is_partial = type(function) is partial
-            function = (
-                function.func
-                if is_partial
-                else inspection.attribute_of(function, "__wrapped__")
-            )
+            if type(function) is partial:
+                function = function.func
+            else:
+                function = inspection.attribute_of(function, "__wrapped__")
             if function is None:
                 return None
         code = plain.__code__
-        names = plain.__globals__
         return self.describe(
-            tracebacks.function_of(code), code.co_filename, names, code.co_firstlineno
+            tracebacks.function_of(code),
+            code.co_filename,
+            plain.__globals__,
+            code.co_firstlineno,
         )
 
     def _of_doctest(self, error: Any) -> RaisingFrame | None:
         failures = inspection.attribute_of(error, "failures")
-        first = failures[0] if failures else error
-        raised = inspection.attribute_of(first, "exc_info")
-        found = None if raised is None else self._finder.find(raised[1])[1]
-        if found is not None:
-            return found
-        test = first.test
-        line = None if test.lineno is None else test.lineno + first.example.lineno + 1
-        found = self.describe(test.name, test.filename, test.globs, line)
-        return found and replace(found, owner="test")
+        failure = failures[0] if failures else error
+        raised = inspection.attribute_of(failure, "exc_info")
+        if raised is not None:
+            frame = self._finder.find(raised[1])[1]
+            if frame is not None:
+                return frame
+        test = failure.test
+        line = test.lineno
+        if line is not None:
+            line += failure.example.lineno + 1
+        frame = self.describe(test.name, test.filename, test.globs, line)
+        return frame and replace(frame, owner="test")
 
     def _innermost(self, error: BaseException) -> RaisingFrame | None:
         """Return the innermost frame whose code hides itself, else pytest's, else Python's."""
-        found: dict[int, TracebackType] = {}
-        for each in inspection.entries_of(error)[: tracebacks.MAX_FRAMES]:
-            frame, following = each.tb_frame, each.tb_next
-            name = frame.f_code.co_filename
-            owner, path, is_asked = self._finder.file(name, frame.f_globals)
-            if owner == tracebacks.RUNNER:
-                if path.startswith(f"{tracebacks.SELF}/"):
-                    found.pop(1, None)  # nobody's code fails a bench case
-                elif not tracebacks.is_hidden(frame, frame.f_code):
-                    found[1] = each
-            elif tracebacks.file_of_code(name, frame.f_globals) is None:
+        hidden = pytests = pythons = None
+        for entry in inspection.entries_of(error)[: tracebacks.MAX_FRAMES]:
+            frame, following = entry.tb_frame, entry.tb_next
+            code = frame.f_code
+            file = self._finder.file(code.co_filename, frame.f_globals)
+            if file.owner == tracebacks.RUNNER:
+                if file.path.startswith(f"{tracebacks.SELF}/"):
+                    pytests = None  # nobody's code fails a bench case
+                elif not tracebacks.is_hidden(frame, code):
+                    pytests = entry
                 continue
-            elif following is None or not tracebacks.passes_on(following):
-                found[2 if is_asked else 0] = each
-        if not found:
-            return None
-        entry = found[max(found)]
-        frame = entry.tb_frame
-        name = frame.f_code.co_filename
-        return self.describe(
-            tracebacks.function_of(frame.f_code), name, frame.f_globals, entry.tb_lineno
-        )
+            if tracebacks.file_of_frame(frame) is None:
+                continue
+            if following is not None and tracebacks.passes_on(following):
+                continue
+            if file.is_asked:
+                hidden = entry
+            else:
+                pythons = entry
+        innermost = hidden or pytests or pythons
+        return innermost and self._describe_entry(innermost)
 
 
 def _may_have_raised(entry: TracebackType) -> bool:
@@ -322,13 +333,11 @@ def _may_have_raised(entry: TracebackType) -> bool:
     is known, or else who called it.
     """
     frame, following = entry.tb_frame, entry.tb_next
-    if tracebacks.is_hidden(frame, frame.f_code) or (
-        following is not None and tracebacks.passes_on(following)
-    ):
+    if tracebacks.is_hidden(frame, frame.f_code):
         return False
-    return (
-        tracebacks.file_of_code(frame.f_code.co_filename, frame.f_globals) is not None
-    )
+    if following is not None and tracebacks.passes_on(following):
+        return False
+    return tracebacks.file_of_frame(frame) is not None
 
 
 class Distribution(NamedTuple):
@@ -346,6 +355,15 @@ class Distribution(NamedTuple):
         """Name and version, such as `requests 2.32.5`."""
         return f"{self.name} {self.version}".strip()
 
+    def has_as_plugin(self, module: str) -> bool:
+        """Tell whether a module of it is a plugin's, by its dotted name."""
+        if not self.plugins:
+            return False
+        # It has no other use than with pytest, as far as its name tells.
+        if "pytest" in self.name.lower():
+            return True
+        return any(f"{module}.".startswith(f"{plugin}.") for plugin in self.plugins)
+
 
 def distribution_of(path: str) -> Distribution | None:
     """Return the distribution of an installed file, or `None` if that can't be found out.
@@ -354,28 +372,32 @@ def distribution_of(path: str) -> Distribution | None:
         path: absolute, below a `site-packages`, or in a folder or an archive like one.
     """
     parts = path.replace(os.sep, "/").split("/")
-    at = max(
-        (index for index, part in enumerate(parts, 1) if part in own_files.LIBRARIES),
-        default=0,
-    )
-    if at == len(parts):
+    depth = own_files.depth_of_libraries(parts)
+    if depth == len(parts):
         return None
-    if (
-        not at
-    ):  # in another folder that distributions are installed to, or in an archive
-        at = len(parts) - 1
-        while not (
-            _has_distributions("/".join(parts[:at])) or parts[at].endswith(_ARCHIVES)
-        ):
-            at -= 1
-            if at < 2:
+    # Perhaps another folder that distributions are installed to, or an archive.
+    if depth == 0:
+        depth = len(parts) - 1
+        while not _is_installed_at(parts, depth):
+            depth -= 1
+            if depth < 2:
                 return None
-    folder, top, rest = "/".join(parts[:at]), parts[at], parts[at + 1 :]
+    folder = "/".join(parts[:depth])
+    top = parts[depth]
     if top.endswith(_ARCHIVES):
-        name, _, version = top.rpartition(".")[0].partition("-")
-        return Distribution(name, version.partition("-")[0], ()) if version else None
-    is_namespace = rest and not os.path.exists(f"{folder}/{top}/__init__.py")
-    return _find(folder, "/".join((top, *rest)) if is_namespace else top)
+        name, _, tags = top.rpartition(".")[0].partition("-")
+        version = tags.partition("-")[0]
+        return Distribution(name, version, ()) if tags else None
+    is_file = depth == len(parts) - 1
+    if is_file or os.path.exists(f"{folder}/{top}/__init__.py"):
+        return _find(folder, top)
+    return _find(folder, "/".join(parts[depth:]))  # of a namespace package
+
+
+def _is_installed_at(parts: Sequence[str], depth: int) -> bool:
+    if parts[depth].endswith(_ARCHIVES):
+        return True
+    return _has_distributions("/".join(parts[:depth]))
 
 
 def distribution_with(module: str, root: str) -> dict[str, str]:
@@ -385,32 +407,31 @@ def distribution_with(module: str, root: str) -> dict[str, str]:
         module: dotted name.
         root: the root directory, absolute.
     """
-    is_built = not _project(root).keys().isdisjoint(("project", "build-system"))
-    if module not in _NEVER_INSTALLED and (
-        is_built or os.path.isfile(f"{root}/setup.py")
-    ):
-        places = (
-            f"src/{module}",
-            f"src/{module}.py",
-            f"{module}/__init__.py",
-            f"{module}.py",
-        )
-        if any(os.path.exists(f"{root}/{place}") for place in places):
-            return {"own_package": "."}
+    own = f"{root}/{module}"
+    source = f"{root}/src/{module}"
+    has_file = os.path.exists(f"{own}.py")
+    is_packaged = has_file or os.path.exists(f"{own}/__init__.py")
+    if not is_packaged:
+        is_packaged = os.path.exists(source) or os.path.exists(f"{source}.py")
+    if is_packaged and module not in _NEVER_INSTALLED and _is_built(root):
+        return {"own_package": "."}
     reviewed = packaged_table("distributions").get(module, "").split()
     names = {normal_name(name) for name in (module, *reviewed)}
-    found = next((name for each, name in _asked_for(root).items() if each in names), "")
-    if found:
-        return {"distribution": found}
-    is_there = any(
-        os.path.exists(f"{root}/{place}") for place in (module, f"{module}.py")
-    )
-    return {"own_folder": "."} if is_there else {}
+    for normal, name in _asked_for(root).items():
+        if normal in names:
+            return {"distribution": name}
+    return {"own_folder": "."} if has_file or os.path.exists(own) else {}
+
+
+def _is_built(root: str) -> bool:
+    """Tell whether a distribution is built from a project."""
+    is_configured = not _project(root).keys().isdisjoint(("project", "build-system"))
+    return is_configured or os.path.isfile(f"{root}/setup.py")
 
 
 def _has_distributions(folder: str) -> bool:
     """Tell whether distributions are installed to a folder, whatever it is called."""
-    return any(each.endswith(".dist-info") for each in _listed(folder))
+    return any(name.endswith(".dist-info") for name in _listed(folder))
 
 
 @lru_cache(maxsize=1_000)
@@ -420,39 +441,42 @@ def _find(folder: str, relative: str) -> Distribution | None:
     same = normal_name(top)
     named: list[str] = []
     others: list[str] = []
-    for info in _listed(folder):
-        name = normal_name(info.partition("-")[0].removesuffix(".egg"))
-        (named if name == same else others).append(info)
-    sure = next(
-        (each for each in (*named, *others) if _has(folder, each, top, relative)), None
-    )
-    found = sure or next(iter(named), None)
-    if found is None:
-        return None
-    info = f"{folder}/{found}"
-    text = _metadata(info) or read_text(info)
-    fields = dict(reversed(re.findall(_FIELDS, text.partition("\n\n")[0])))
-    name, _, version = found.rpartition(".")[0].partition("-")
+    for entry in _listed(folder):
+        name = normal_name(entry.partition("-")[0].removesuffix(".egg"))
+        (named if name == same else others).append(entry)
+    for entry in (*named, *others):
+        if _lists_module(f"{folder}/{entry}", top, relative):
+            return _read_distribution(folder, entry)
+    return _read_distribution(folder, named[0]) if named else None
+
+
+def _read_distribution(folder: str, entry: str) -> Distribution:
+    """Read what the folder or the file with a distribution's metadata says of it."""
+    info = f"{folder}/{entry}"
+    head = (_metadata(info) or read_text(info)).partition("\n\n")[0]
+    fields = dict(reversed(re.findall(_FIELDS, head)))  # the first of a name counts
+    name, _, version = entry.rpartition(".")[0].partition("-")
     entry_points = read_text(f"{info}/entry_points.txt").replace("\r\n", "\n")
-    sections = re.findall(_ENTRY_POINTS, entry_points)
+    plugins: list[str] = []
+    for section in re.findall(_ENTRY_POINTS, entry_points):
+        plugins += re.findall(_MODULE, section)
     return Distribution(
         fields.get("Name", name),
         fields.get("Version", version),
-        tuple(
-            module for section in sections for module in re.findall(_MODULE, section)
-        ),
+        tuple(plugins),
         info,
     )
 
 
-def _has(folder: str, info: str, top: str, relative: str) -> bool:
-    """Tell whether a distribution lists a file of its own, or a module by its top-level name."""
-    tops = read_text(f"{folder}/{info}/top_level.txt").split()
+def _lists_module(info: str, top: str, relative: str) -> bool:
+    """Tell whether a distribution lists a file of its own, or a module by its top name."""
+    tops = read_text(f"{info}/top_level.txt").split()
     if tops and top not in tops:
         return False
-    record = "\n" + read_text(f"{folder}/{info}/RECORD")
-    if record == "\n":
+    files = read_text(f"{info}/RECORD")
+    if not files:
         return top in tops
+    record = f"\n{files}"
     if "/" in relative:
         return f"\n{relative}," in record
     return f"\n{top}/" in record or f"\n{top}." in record
@@ -460,11 +484,10 @@ def _has(folder: str, info: str, top: str, relative: str) -> bool:
 
 @lru_cache(maxsize=100)
 def _listed(folder: str) -> tuple[str, ...]:
+    entries: list[str] = []
     with suppress(OSError, ValueError):
-        return tuple(
-            sorted(each for each in os.listdir(folder) if each.endswith(_ENDINGS))
-        )
-    return ()
+        entries = sorted(os.listdir(folder))
+    return tuple([entry for entry in entries if entry.endswith(_ENDINGS)])
 
 
 @lru_cache(maxsize=10)
@@ -484,29 +507,34 @@ def _asked_for(root: str) -> dict[str, str]:
             lists = [file for file in files if re.search(_REQUIREMENTS, file)]
             texts += map(read_text, lists[:_MAX_LISTS])
     with suppress(AttributeError, TypeError):  # a table is of another form
-        pyproject = _project(root)
-        project, poetry = (
-            pyproject.get("project", {}),
-            pyproject.get("tool", {}).get("poetry", {}),
-        )
-        groups = project.get("optional-dependencies", {}) | pyproject.get(
-            "dependency-groups", {}
-        )
-        of_poetry = [poetry, *poetry.get("group", {}).values()]
-        asked = [each.get("dependencies", ()) for each in (project, *of_poetry)]
-        texts += [
-            text
-            for each in (*asked, *groups.values())
-            for text in each
-            if type(text) is str
-        ]
-    for info in (f"{folder}/{name}" for folder in sys.path for name in _listed(folder)):
-        texts += requirements_of(info)
-    return {
-        normal_name(name): name
-        for text in texts
-        for name in re.findall(_REQUIREMENT, text)
-    }
+        texts += _requirements_in(_project(root))
+    for folder in sys.path:
+        for entry in _listed(folder):
+            texts += requirements_of(f"{folder}/{entry}")
+    names: dict[str, str] = {}
+    for text in texts:
+        for name in re.findall(_REQUIREMENT, text):
+            names[normal_name(name)] = name
+    return names
+
+
+def _requirements_in(pyproject: dict[str, Any]) -> list[str]:
+    """Return what a `pyproject.toml` asks for, of which poetry's tables have the names.
+
+    Raises:
+        AttributeError, TypeError: if a table is of another form.
+    """
+    project = pyproject.get("project", {})
+    poetry = pyproject.get("tool", {}).get("poetry", {})
+    tables = [project, poetry, *poetry.get("group", {}).values()]
+    lists = [table.get("dependencies", ()) for table in tables]
+    groups = project.get("optional-dependencies", {})
+    groups = groups | pyproject.get("dependency-groups", {})
+    lists += groups.values()
+    requirements: list[str] = []
+    for dependencies in lists:
+        requirements += [text for text in dependencies if type(text) is str]
+    return requirements
 
 
 def requirements_of(info: str) -> list[str]:

@@ -6,6 +6,7 @@ For the frames of this process and for those that another process has printed.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -49,11 +50,18 @@ def _of_file(absolute: str, root: str) -> tuple[bool, str]:
     if not absolute.startswith(prefix):
         return False, absolute.replace(os.sep, "/")
     parts = absolute[len(prefix) :].split(os.sep)
-    is_source = parts[0] not in NOT_SOURCES or len(parts) == 1
-    is_foreign = absolute.startswith(STANDARD_LIBRARY) or not LIBRARIES.isdisjoint(
-        parts
-    )
-    return is_source and not is_foreign, "/".join(parts)
+    shown = "/".join(parts)
+    if absolute.startswith(STANDARD_LIBRARY) or not LIBRARIES.isdisjoint(parts):
+        return False, shown
+    return parts[0] not in NOT_SOURCES or len(parts) == 1, shown
+
+
+def depth_of_libraries(parts: Sequence[str]) -> int:
+    """Return how many parts of a path lead to a `site-packages`; 0 for none."""
+    for depth in range(len(parts), 0, -1):
+        if parts[depth - 1] in LIBRARIES:
+            return depth
+    return 0
 
 
 def is_of_the_user(path: str) -> bool:
