@@ -48,31 +48,33 @@ class Family:
             for process_id, worker in _workers(record):
                 words = f"another worker of this run holds it ({worker})"
                 self._names.setdefault(process_id, words)
+        words = "a process that this run has started holds it"
         for process_id in [*self._names]:
             for child in descendants(process_id)[:MAX_PROCESSES]:
-                words = "a process that this run has started holds it"
                 self._names.setdefault(child, words)
 
     def holder_of_port(self, port: int) -> str:
         """Return in words who listens at a port; empty for a stranger or nobody."""
-        inodes = _listening_at(port)
-        wanted = {f"socket:[{inode}]" for inode in inodes}
-        if not wanted:
+        sockets = {f"socket:[{inode}]" for inode in _listening_at(port)}
+        if not sockets:
             # It is bound and does not listen, which no table shows.
             is_shared = any("worker" in words for words in self._names.values())
             return "likely another worker of this run holds it" if is_shared else ""
         for process_id, words in self._names.items():
-            if any(link in wanted for _, link in self._opened(process_id)):
-                return words
+            for _, link in self._opened(process_id):
+                if link in sockets:
+                    return words
         return ""
 
     def holder_of_lock(self) -> tuple[str, str]:
         """Return a file that this process has open and another has locked, and who that is."""
+        own = os.getpid()
         files = {}
-        for descriptor, link in self._opened(os.getpid()):
+        for descriptor, link in self._opened(own):
             with suppress(OSError):
                 status = os.stat(descriptor)
-                major, minor = os.major(status.st_dev), os.minor(status.st_dev)
+                major = os.major(status.st_dev)
+                minor = os.minor(status.st_dev)
                 files[f"{major:02x}:{minor:02x}:{status.st_ino}"] = link
         for line in read_text("/proc/locks").splitlines():
             words = line.split()
@@ -80,8 +82,9 @@ class Family:
                 continue
             process_id = int(words[4])
             place = words[5]
-            is_other = process_id in self._names and process_id != os.getpid()
-            if is_other and place in files:
+            if process_id == own or place not in files:
+                continue
+            if process_id in self._names:
                 return files[place], self._names[process_id]
         return "", ""
 
@@ -92,8 +95,9 @@ class Family:
             for name in islice(os.listdir(folder), MAX_DESCRIPTORS):
                 if time.monotonic() > self._deadline:
                     return
+                descriptor = f"{folder}/{name}"
                 with suppress(OSError):
-                    yield f"{folder}/{name}", os.readlink(f"{folder}/{name}")
+                    yield descriptor, os.readlink(descriptor)
 
 
 def _workers(record: Path) -> Iterator[tuple[int, str]]:
@@ -127,11 +131,13 @@ def address_in_call(entry: TracebackType) -> dict[str, str]:
     """
     frame = entry.tb_frame
     call = _call_at(entry)
-    first = call.args[0] if call is not None and call.args else None
-    if not isinstance(first, ast.Tuple) or len(first.elts) < 2:
+    if call is None or not call.args:
         return {}
-    host = _plain_value(first.elts[0], frame)
-    port = _plain_value(first.elts[1], frame)
+    address = call.args[0]
+    if not isinstance(address, ast.Tuple) or len(address.elts) < 2:
+        return {}
+    host = _plain_value(address.elts[0], frame)
+    port = _plain_value(address.elts[1], frame)
     if type(port) is not int:
         return {}
     facts = {"port": str(port)}
@@ -151,8 +157,8 @@ def _call_at(entry: TracebackType) -> ast.Call | None:
     line, last_line, start, end = position
     if line is None or line != last_line:
         return None
-    source = linecache.getline(code.co_filename, line).encode()
-    part = source[start:end].decode("utf-8", "replace")
+    source = linecache.getline(code.co_filename, line)
+    part = source.encode()[start:end].decode("utf-8", "replace")
     try:
         expression = ast.parse(part, mode="eval").body
     except (SyntaxError, ValueError):

@@ -57,10 +57,7 @@ class Ledger:
         if self._forked_in:
             self._come_back()
         self.running = ""
-        try:
-            folder = getcwd()
-        except OSError:
-            folder = _GONE
+        folder = _folder_now()
         if folder != self._folder:
             self._before, self._folder = self._folder, folder
             self._changed_by = "" if folder == self._first else nodeid
@@ -81,13 +78,14 @@ class Ledger:
             message: its text.
             facts: what is known of it.
         """
-        found = self._facts_of_holder(error, message, facts)
+        history = self._facts_of_holder(error, message, facts)
         forked = self.returned_fork()
         if forked and self.running != forked:
-            found["forked_in"] = forked
-        if facts.get("errno") == "2" and not os.path.isabs(facts.get("filename", "")):
-            found |= self._facts_of_folder(facts.get("filename", ""))
-        return found
+            history["forked_in"] = forked
+        file = facts.get("filename", "")
+        if facts.get("errno") == "2" and not os.path.isabs(file):
+            history |= self._facts_of_folder(file)
+        return history
 
     def _facts_of_folder(self, file: str) -> dict[str, str]:
         """Return who has changed the working folder, if a file is missing because of that."""
@@ -102,9 +100,12 @@ class Ledger:
         self, error: BaseException, message: str, facts: dict[str, str]
     ) -> dict[str, str]:
         """Return who of this run holds an address, or has a file locked."""
-        is_locked = "errno" not in facts and "locked" in message
-        is_in_use = facts.get("errno") in _IN_USE
-        if not (is_in_use or is_locked or facts.get("errno") in _LOCKED):
+        number = facts.get("errno")
+        is_in_use = number in _IN_USE
+        is_locked = number in _LOCKED
+        if number is None:
+            is_locked = "locked" in message
+        if not (is_in_use or is_locked):
             return {}
         from pytest_failure_taxonomy.hooks import holders
 
@@ -117,7 +118,7 @@ class Ledger:
             facts = holders.address_in_call(entries[-1])
         port = facts.get("port", "")
         words = family.holder_of_port(int(port)) if port.isdigit() else ""
-        return facts | ({"held_by": words} if words else {})
+        return facts | {"held_by": words} if words else {**facts}
 
     def _words_of_loss(self) -> str:
         """Say who has lost the working folder, as far as that is known."""

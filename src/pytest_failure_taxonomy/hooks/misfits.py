@@ -82,12 +82,15 @@ def misfit_of(
         return {}
     facts = {"caller": caller.name, "caller_version": caller.version}
     if callee is None or callee == caller:
-        is_missing = issubclass(type(error), ModuleNotFoundError)
-        return facts | {"python": _PYTHON.version} if is_missing else {}
-    facts |= {"callee": callee.name, "callee_version": callee.version}
-    for asked in _specifiers(caller, callee):
-        if not asked.contains(callee.version, prereleases=True):
-            facts["requirement"] = f"{callee.name}{asked}"
+        if not issubclass(type(error), ModuleNotFoundError):
+            return {}
+        facts["python"] = _PYTHON.version
+        return facts
+    facts["callee"] = callee.name
+    facts["callee_version"] = callee.version
+    for specifier in _specifiers(caller, callee):
+        if not specifier.contains(callee.version, prereleases=True):
+            facts["requirement"] = f"{callee.name}{specifier}"
     return facts
 
 
@@ -97,10 +100,8 @@ def _warned(error: BaseException, origins: OriginFinder) -> _Pair:
     if not entries:
         return None, None
     last = entries[-1]
-    frame = last.tb_frame
-    file = frame.f_code.co_filename
     warning = _distribution_at(last, origins)
-    if "warn" not in origins.statement(file, last.tb_lineno, frame.f_globals):
+    if "warn" not in _statement_at(last, origins):
         return warning, _PYTHON  # compiled code warned, which has no frame
     if warning is None or warning.name in _PASSING_ON:
         return None, None
@@ -131,16 +132,19 @@ def _asked(error: BaseException, message: str, origins: OriginFinder) -> _Pair:
     if holder is None or issubclass(type(holder), ModuleType) or callee is None:
         return caller, callee
     # The user may have passed any object. Who knows the other one requires it.
-    is_plugin = caller.plugins and callee.name == "pytest"
-    required = [*_specifiers(caller, callee), *_specifiers(callee, caller)]
-    return caller, callee if is_plugin or required else None
+    if caller.plugins and callee.name == "pytest":
+        return caller, callee
+    for asking_one, other in ((caller, callee), (callee, caller)):
+        if any(True for _ in _specifiers(asking_one, other)):
+            return caller, callee
+    return caller, None
 
 
 def _entries_of(error: BaseException) -> list[TracebackType]:
     """Return the entries of a traceback, without those of the import system."""
     entries = []
     for entry in inspection.entries_of(error)[-tracebacks.MAX_FRAMES :]:
-        module = tracebacks.module_name_in(entry.tb_frame.f_globals)
+        module = tracebacks.module_of_frame(entry.tb_frame)
         if module.partition(".")[0] != "importlib":
             entries.append(entry)
     return entries
@@ -155,14 +159,20 @@ def _module_answering(
     what it asks for wants a method.
     """
     code = answer.f_code
-    name = answer.f_locals.get(code.co_varnames[code.co_argcount - 1])
-    frame = asking.tb_frame
-    is_meant = _writes(frame.f_code, name)
-    if code.co_qualname != "__getattr__":
-        file = frame.f_code.co_filename
-        statement = origins.statement(file, asking.tb_lineno, frame.f_globals)
-        is_meant = is_meant and f".{name}(" in statement
-    return tracebacks.module_name_in(answer.f_globals) if is_meant else ""
+    last_argument = code.co_varnames[code.co_argcount - 1]
+    name = answer.f_locals.get(last_argument)
+    if not _writes(asking.tb_frame.f_code, name):
+        return ""
+    is_of_object = code.co_qualname != "__getattr__"
+    if is_of_object and f".{name}(" not in _statement_at(asking, origins):
+        return ""
+    return tracebacks.module_of_frame(answer)
+
+
+def _statement_at(entry: TracebackType, origins: OriginFinder) -> str:
+    frame = entry.tb_frame
+    file = frame.f_code.co_filename
+    return origins.statement(file, entry.tb_lineno, frame.f_globals)
 
 
 def _module_asked(error: BaseException, message: str, asking: TracebackType) -> str:
@@ -212,8 +222,7 @@ def _writes(code: CodeType, name: object) -> bool:
     for constant in code.co_consts:
         if type(constant) is tuple:  # the keywords of a call
             words += constant
-    texts = [word for word in words if type(word) is str]
-    return any(last in text.split(".") for text in texts)
+    return any(type(word) is str and last in word.split(".") for word in words)
 
 
 def _module_with(function: str, frame: FrameType) -> str:
@@ -232,9 +241,11 @@ def _module_with(function: str, frame: FrameType) -> str:
 def _reached_from(frame: FrameType) -> Iterator[object]:
     """Yield the variables of a frame, and what they hold under the names in its code."""
     code = frame.f_code
-    is_function = code.co_flags & CO_OPTIMIZED
-    variables = [*frame.f_locals.values()] if is_function else []
-    variables += [frame.f_globals.get(name) for name in code.co_names]
+    variables: list[object] = []
+    if code.co_flags & CO_OPTIMIZED:  # of a function
+        variables += frame.f_locals.values()
+    for name in code.co_names:
+        variables.append(frame.f_globals.get(name))
     yield from variables
     for variable in variables:
         for name in code.co_names:
@@ -250,7 +261,7 @@ def _distribution_at(
     entry: TracebackType, origins: OriginFinder
 ) -> Distribution | None:
     frame = entry.tb_frame
-    file = tracebacks.file_of_code(frame.f_code.co_filename, frame.f_globals)
+    file = tracebacks.file_of_frame(frame)
     return None if file is None else _distribution(file, frame.f_globals, origins)
 
 
@@ -270,11 +281,12 @@ def _distribution(
     file: str, names: dict[str, Any], origins: OriginFinder
 ) -> Distribution | None:
     """Return the distribution of a file, or Python; `None` for the user's."""
-    found = origins.raising_frames.describe("", file, names, None)
-    if found is not None and found.owner == "python":
+    frame = origins.raising_frames.describe("", file, names, None)
+    if frame is None:
+        return None
+    if frame.owner == "python":
         return _PYTHON
-    is_installed = found is not None and found.package is not None
-    return distribution_of(os.path.abspath(file)) if is_installed else None
+    return None if frame.package is None else distribution_of(os.path.abspath(file))
 
 
 def _specifiers(asking: Distribution, other: Distribution) -> Iterator[Any]:
@@ -283,9 +295,9 @@ def _specifiers(asking: Distribution, other: Distribution) -> Iterator[Any]:
 
     for text in requirements_of(asking.info):
         with suppress(InvalidRequirement):
-            asked = Requirement(text)
-            if normal_name(asked.name) != normal_name(other.name):
+            requirement = Requirement(text)
+            if normal_name(requirement.name) != normal_name(other.name):
                 continue
-            marker = asked.marker
+            marker = requirement.marker
             if marker is None or "extra" in text or marker.evaluate():
-                yield asked.specifier
+                yield requirement.specifier

@@ -48,7 +48,8 @@ def record_startup_error(
     session: SessionRecorder, error: BaseException, config: pytest.Config
 ) -> ProcessExit:
     """Record an error that left pytest, and return the exit status that follows from it."""
-    rootdir, kind = config.rootpath, type(error)
+    rootdir = config.rootpath
+    kind = type(error)
     end = _exit_after(error)
     if issubclass(kind, (KeyboardInterrupt, pytest.exit.Exception)):
         session.pytest_keyboard_interrupt(pytest.ExceptionInfo.from_exception(error))
@@ -69,17 +70,16 @@ def record_startup_error(
     else:
         conftest = _conftest_left_by(error)
     if conftest is not None:
-        loaded = own_files.location(str(conftest), None, rootdir).path
+        loaded = _shown_path(str(conftest), config)
     traceback, formatted = _short_traceback(raised)
     words = exceptions.words_of(raised, rootdir, loaded, formatted)
-    words = (
-        words_of_conflict(_files_of_plugins(config), words)
-        or _words_of_second_name(words, config)
-        or words
-    )
+    conflict = words_of_conflict(_files_of_plugins(config), words)
+    words = conflict or _words_of_second_name(words, config) or words
     if end.code == 0:
-        place = origin.own_place_of(error, rootdir)
-        name = loaded or (place.path if place else "a plugin")
+        name = loaded
+        if not name:
+            place = origin.own_place_of(error, rootdir)
+            name = place.path if place else "a plugin"
         when = " before any test ran" if session.status is None else ""
         words = words.removeprefix("SystemExit").removeprefix(": 0").strip()
         words = f"{name} ended pytest with status 0{when} {words}"
@@ -93,6 +93,10 @@ def record_startup_error(
         traceback=traceback,
     )
     return end
+
+
+def _shown_path(path: str, config: pytest.Config) -> str:
+    return own_files.location(path, None, config.rootpath).path
 
 
 def words_of_conflict(files: Mapping[str, str], said: str = "") -> str:
@@ -124,10 +128,8 @@ def _words_of_second_name(said: str, config: pytest.Config) -> str:
         named = inspection.attribute_of(plugin, "pytest_plugins")
         names = named if type(named) in (list, tuple) else [named]
         if twice["module"] in names:
-            file, conftest = (
-                own_files.location(path, None, config.rootpath).path
-                for path in (name, twice["file"])
-            )
+            file = _shown_path(name, config)
+            conftest = _shown_path(twice["file"], config)
             return (
                 f"{file} names {twice['module']} in pytest_plugins, "
                 f"and pytest loads {conftest} by itself"
@@ -140,32 +142,33 @@ def _files_of_plugins(config: pytest.Config) -> dict[str, str]:
     files = {}
     for name, plugin in config.pluginmanager.list_name_plugin():
         path = str(inspection.attribute_of(plugin, "__file__"))
-        own = own_files.location(name, None, config.rootpath).path
-        files[path] = exceptions.words_of_plugin(path) or own
+        files[path] = exceptions.words_of_plugin(path) or _shown_path(name, config)
     return files
 
 
 def _exit_after(error: BaseException) -> ProcessExit:
     """Return the exit status that pytest, or else Python, makes of an error."""
-    if issubclass(type(error), KeyboardInterrupt):
+    kind = type(error)
+    if issubclass(kind, KeyboardInterrupt):
         return ProcessExit(code=130, signal="SIGINT", source="exception")
-    if issubclass(type(error), SystemExit):
-        given = inspection.field_of(error, SystemExit, "code")
-        code = given if type(given) is int else int(given is not None)
-    elif issubclass(type(error), pytest.UsageError):
+    if issubclass(kind, SystemExit):
+        code = inspection.field_of(error, SystemExit, "code")
+        if type(code) is not int:
+            code = int(code is not None)
+    elif issubclass(kind, pytest.UsageError):
         code = 4
     else:
-        code = _IMPORT_FAILURE_CODES.get(inspection.name_of(type(error)), 1)
+        code = _IMPORT_FAILURE_CODES.get(inspection.name_of(kind), 1)
     return ProcessExit(code=exit_code_of(code), source="exception")
 
 
 def _distribution_loaded(error: BaseException) -> str:
     """Say which distribution the plugin is of that could not be imported, if one is known."""
-    for each in inspection.entries_of(error):
-        code = each.tb_frame.f_code
+    for entry in inspection.entries_of(error):
+        code = entry.tb_frame.f_code
         if code.co_name == "<module>":
-            found = exceptions.words_of_plugin(code.co_filename)
-            return f" of {found}" if found else ""
+            plugin = exceptions.words_of_plugin(code.co_filename)
+            return f" of {plugin}" if plugin else ""
     return ""
 
 
@@ -175,14 +178,12 @@ def _conftest_left_by(error: BaseException) -> str | None:
     `sys.exit` and `pytest.skip` raise such exceptions. Those of a plugin that the conftest file
     names are the plugin's.
     """
-    for each in inspection.entries_of(error):
-        code = each.tb_frame.f_code
+    for entry in inspection.entries_of(error):
+        code = entry.tb_frame.f_code
         if code.co_name == "import_plugin":
             break
-        if (
-            code.co_name == "<module>"
-            and os.path.basename(code.co_filename) == "conftest.py"
-        ):
+        is_module = code.co_name == "<module>"
+        if is_module and os.path.basename(code.co_filename) == "conftest.py":
             return code.co_filename
     return None
 
@@ -217,27 +218,26 @@ def words_of_usage_error(error: BaseException, config: pytest.Config) -> str:
         config: of the run; pytest may not have completed it.
     """
     texts = []
-    for each in inspection.field_of(error, BaseException, "args"):
-        if inspection.is_plain(each):
-            synopsis, found, rest = str(each).partition(": error: ")
-            is_of_argparse = found and synopsis.startswith("usage:")
-            texts.append(
-                _as_typed((rest if is_of_argparse else str(each)).strip(), config)
-            )
+    for argument in inspection.field_of(error, BaseException, "args"):
+        if inspection.is_plain(argument):
+            refusal = str(argument)
+            synopsis, separator, rest = refusal.partition(": error: ")
+            if separator and synopsis.startswith("usage:"):  # from argparse
+                refusal = rest
+            texts.append(_as_typed(refusal.strip(), config))
     text = "; ".join(filter(None, texts))
     first, newline, rest = text.partition("\n")
-    added = [
-        each
-        for each in (_where(error, first, config), _idle_plugin(first, config))
-        if each
-    ]
-    if added:
-        return f"{first}{''.join(f' ({each})' for each in added)}{newline}{rest}"
-    told = exceptions.words_of(
-        error, config.rootpath
-    )  # if a hook of the user raised it
-    own = told.removeprefix("UsageError: ").partition("\n")[0]
-    return f"{own}{newline}{rest}" if own.startswith(first) and first else text
+    extended = first
+    for addition in (_where(error, first, config), _idle_plugin(first, config)):
+        if addition:
+            extended += f" ({addition})"
+    if extended == first:
+        # It has a place if a hook of the user raised it.
+        placed = exceptions.words_of(error, config.rootpath)
+        own = placed.removeprefix("UsageError: ").partition("\n")[0]
+        if own.startswith(first) and first:
+            extended = own
+    return f"{extended}{newline}{rest}"
 
 
 def _as_typed(text: str, config: pytest.Config) -> str:
@@ -249,13 +249,12 @@ def _as_typed(text: str, config: pytest.Config) -> str:
         return text
     wanted, *lines = text.removeprefix(_NOT_FOUND).splitlines()
     folder = config.invocation_params.dir
-    for given in map(str, config.invocation_params.args):
-        path, colons, names = given.partition("::")
-        if (
-            not path.startswith("-")
-            and f"{os.path.abspath(folder / path)}{colons}{names}" == wanted
-        ):
-            wanted = given
+    for argument in map(str, config.invocation_params.args):
+        path, colons, names = argument.partition("::")
+        if path.startswith("-"):
+            continue
+        if f"{os.path.abspath(folder / path)}{colons}{names}" == wanted:
+            wanted = argument
             break
     return " ".join([f"{_NOT_FOUND}{wanted}", *map(str.strip, lines)])
 
@@ -273,8 +272,7 @@ def _where(error: BaseException, message: str, config: pytest.Config) -> str:
             module: Any = frame.f_locals.get("conftestmodule")
             conftest = inspection.attribute_of(module, "__file__")
             if type(conftest) is str:
-                path = own_files.location(conftest, None, config.rootpath).path
-                return f"pytest_plugins in {path}"
+                return f"pytest_plugins in {_shown_path(conftest, config)}"
             break
     if message.startswith(_REFUSED_OPTIONS):
         return _places_of_refused(message, config)
@@ -287,10 +285,10 @@ def _places_of_refused(message: str, config: pytest.Config) -> str:
     refused = {word.partition("=")[0] for word in words}
     places = []
     for place, arguments in option_sources.arguments_by_place(config):
-        given = {argument.partition("=")[0] for argument in arguments} & refused
-        refused -= given
-        if given and place:
+        options = {argument.partition("=")[0] for argument in arguments}
+        if place and not refused.isdisjoint(options):
             places.append(place)
+        refused -= options
     return " and ".join(places)
 
 
@@ -313,10 +311,10 @@ def _idle_plugin(said: str, config: pytest.Config) -> str:
     for option in refused_options(said):
         for name in distributions_with_option(option):
             with suppress(PackageNotFoundError):
-                found = distribution(name)
-                plugins = [
-                    each.name for each in found.entry_points if each.group == "pytest11"
-                ]
-                if not all(map(is_loaded, plugins)):
-                    return f"{name} {found.version} {NOT_LOADED}"
+                installed = distribution(name)
+                for entry_point in installed.entry_points:
+                    if entry_point.group != "pytest11":
+                        continue
+                    if not is_loaded(entry_point.name):
+                        return f"{name} {installed.version} {NOT_LOADED}"
     return ""

@@ -67,9 +67,11 @@ def _module_asked(
 
 
 def _relative_import(error: BaseException, origins: OriginFinder) -> dict[str, str]:
-    place = origins.find(error)[0]
-    statement = None if place is None else re.match(_RELATIVE, place.text)
-    if place is None or statement is None:
+    place, _ = origins.find(error)
+    if place is None:
+        return {}
+    statement = re.match(_RELATIVE, place.text)
+    if statement is None:
         return {}
     dots, module, name = statement.groups()
     facts = {"relative": f"{dots}{module or name}"}
@@ -92,6 +94,7 @@ def _shadow_of(module: str, name: str, origins: OriginFinder) -> dict[str, str]:
     if type(file) is not str:
         return {}
     path = module.replace(".", "/")
+    word = rf"\b{re.escape(name)}\b" if name else ""
     for folder, owner in _folders_of_modules(str(origins.rootdir)).items():
         expected = os.path.realpath(f"{folder}/{top}")
         if os.path.realpath(file).startswith(expected):
@@ -99,14 +102,15 @@ def _shadow_of(module: str, name: str, origins: OriginFinder) -> dict[str, str]:
         for source in (f"{folder}/{path}.py", f"{folder}/{path}/__init__.py"):
             if not os.path.isfile(source):
                 continue
-            word = rf"\b{re.escape(name)}\b"
-            if not name or re.search(word, read_text(source)):
-                found = None if owner else distribution_of(source)
-                return {
-                    "top": top,
-                    "shadow": own_files.location(file, None, origins.rootdir).path,
-                    "shadowed": owner or (found.words if found else source),
-                }
+            if word and not re.search(word, read_text(source)):
+                continue
+            distribution = None if owner else distribution_of(source)
+            shadow = own_files.location(file, None, origins.rootdir)
+            return {
+                "top": top,
+                "shadow": shadow.path,
+                "shadowed": distribution.words if distribution else owner or source,
+            }
     return {}
 
 
