@@ -73,6 +73,23 @@ class Movement(SimpleNamespace):
     runs: bool = False
     """The thread runs, or has to wait for a core."""
 
+    def add_thread(self, thread: str) -> None:
+        """Add what a thread that counts has done."""
+        fields = fields_of(thread)
+        if fields[:1] == [b"R"]:
+            self.runs = True
+        self.ticks += _sum_of(fields[11:13])
+        self.written += _written_by(thread)
+        waits, preemptions = _switches_of(thread)
+        self.wakes[thread] = waits
+        self.preempted += preemptions
+
+    def add_child(self, child: int) -> None:
+        """Add what a child of the process has done."""
+        self.child_ticks += _sum_of(fields_of(child)[11:15])
+        self.child_written[child] = _written_by(child)
+        self.wakes[str(child)], _ = _switches_of(child)
+
 
 def state_of(seen: list[Movement]) -> str:
     """Return how something makes no progress, by what has moved from the first look to the last.
@@ -243,12 +260,8 @@ class Standstill:
 
     def at_limit(self, now_ns: int) -> list[Unit]:
         """Return what has made no progress for the whole time."""
-        limit_ns = self._limit_ns
-        return [
-            unit
-            for unit in self.units
-            if unit.settled and now_ns - unit.since_ns >= limit_ns
-        ]
+        settled = [unit for unit in self.units if unit.settled]
+        return [unit for unit in settled if now_ns - unit.since_ns >= self._limit_ns]
 
     def _read_main(self) -> bytes:
         """Return what changes when the run makes progress: its numbers and the tests' states."""
@@ -273,14 +286,9 @@ class Standstill:
         workers = [name for name in names if name[:2] == "gw"]
         for name in workers[:MAX_WORKERS]:
             page = read(f"{self._folder}/{name}/{layout.STATE}", PAGE)
-            if len(page) < PAGE:
+            if len(page) < PAGE or not _is_at_work(page):
                 continue
             started, process_id = layout.PROCESS.unpack_from(page, layout.PROCESS_AT)
-            _, state, length = layout.CURRENT.unpack_from(page, layout.CURRENT_AT)
-            # After the last hook a worker waits for the interpreter's end alone.
-            is_over = state == layout.IN_LAST_HOOK and length == 0
-            if state not in layout.AT_WORK or is_over:
-                continue
             if start_of(process_id) != started:
                 continue
             unit = known.get(name)
@@ -329,6 +337,15 @@ class Standstill:
         return True
 
 
+def _is_at_work(page: bytes) -> bool:
+    """Tell whether a worker is to make progress, by the numbers of its record."""
+    _, state, length = layout.CURRENT.unpack_from(page, layout.CURRENT_AT)
+    # After the last hook a worker waits for the interpreter's end alone.
+    if state == layout.IN_LAST_HOOK and length == 0:
+        return False
+    return state in layout.AT_WORK
+
+
 def movement_of(process_id: int, thread_id: int, now_ns: int) -> Movement:
     """Return what a process has done so far.
 
@@ -346,22 +363,14 @@ def movement_of(process_id: int, thread_id: int, now_ns: int) -> Movement:
     own = [running] if running in threads else threads[:MAX_THREADS]
     movement = Movement(at_ns=now_ns, wakes={}, child_written={}, others={})
     for thread in own:
-        fields = fields_of(thread)
-        movement.runs = movement.runs or fields[:1] == [b"R"]
-        movement.ticks += _sum_of(fields[11:13])
-        movement.written += _written_by(thread)
-        waits, preemptions = _switches_of(thread)
-        movement.wakes[thread] = waits
-        movement.preempted += preemptions
+        movement.add_thread(thread)
     for thread in threads[:MAX_THREADS]:
         if thread not in own:
             movement.others[thread], _ = _switches_of(thread)
     # Of children that have ended and were waited for.
     movement.child_ticks = _sum_of(fields_of(process_id)[13:15])
     for child in _descendants_of(process_id):
-        movement.child_ticks += _sum_of(fields_of(child)[11:15])
-        movement.child_written[child] = _written_by(child)
-        movement.wakes[str(child)], _ = _switches_of(child)
+        movement.add_child(child)
     return movement
 
 

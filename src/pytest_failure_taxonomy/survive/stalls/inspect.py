@@ -50,6 +50,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.text import safe_text
 
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.survive.facts import Observed
     from pytest_failure_taxonomy.survive.watcher import Stalls
 
 GRACE_SECONDS: Final = 5.0
@@ -89,6 +90,18 @@ def _as_ended(stall: SeenStall) -> SeenStall:
     return replace(stall, stall=replace(stall.stall, is_ended=True))
 
 
+def _worker_of(unit: Unit) -> str | None:
+    return worker_of(unit.name) if unit.name else None
+
+
+def _is_in_debugger(stacks: Stacks) -> bool:
+    for thread in stacks.threads:
+        for frame in thread.frames:
+            if any(f"/{name}" in frame.path for name in _DEBUGGERS):
+                return True
+    return False
+
+
 class StallInspection:
     """One close look at a run."""
 
@@ -108,10 +121,8 @@ class StallInspection:
         self._before = observed.parse_observed(before)
         self._notes: list[str] = []
         self._now_ns = now_ns
-        self._settings = settings = stalls.settings
-        self._limit_seconds = float(settings["seconds"])
-        self._is_program = settings.get("program") == "1"
-        """Nothing is to come after pytest in its process."""
+        self._settings = stalls.settings
+        self._limit_seconds = float(self._settings["seconds"])
         self._report = Path(stalls.report)
         self._run = run
         self._folder = record_folder(self._report, stalls.run_id)
@@ -119,10 +130,6 @@ class StallInspection:
         self._secrets = Secrets(run.header.redact)
         self._main = run.header.process.pid
         self._started = run.header.process.start_ticks or 0
-        self._tells_work = bool(
-            layout.READER.unpack_from(self._state, layout.READER_AT)[3]
-            & layout.TELLS_WORK
-        )
 
     def look(self, units: Sequence[Unit], *, keeps: bool) -> None:
         """Look at what makes no progress, and tell of it.
@@ -132,57 +139,65 @@ class StallInspection:
             keeps: what was observed before stays so: it may not have ended, but have been
                 interrupted.
         """
-        found = []
+        seen = []
         for unit in units:
             subject = self._subject_of(unit)
             stall = None if subject is None else self._stall(unit, subject)
             if stall is not None:
-                found.append(stall)
+                seen.append(stall)
         if not self._is_alive():  # what was seen last is what it died of
             raise ProcessLookupError(self._main)
-        stalls = found
+        stalls = seen
         if keeps or self._run.named("interruption"):
             before = self._before.stalls
             known = set(map(_key, before))
-            new = [stall for stall in found if _key(stall) not in known]
-            stalls = [*before, *new]
+            stalls = [*before]
+            stalls += [stall for stall in seen if _key(stall) not in known]
         self._keep(stalls)
-        stalls = [self._tell(each) for each in stalls]
+        stalls = [self._tell(stall) for stall in stalls]
         self._keep(stalls, writes_report=False)
         if self._settings.get("ends") == "1":
-            self._end(stalls, found, units)
+            self._end(stalls, seen, units)
 
     def _keep(self, stalls: Sequence[SeenStall], *, writes_report: bool = True) -> None:
         """Write what is observed into the record, and the report of the running run anew."""
-        notes = tuple(
-            f"no stack of what is stalled: {why}" for why in dict.fromkeys(self._notes)
+        reasons = dict.fromkeys(self._notes)
+        notes = [f"no stack of what is stalled: {reason}" for reason in reasons]
+        seen = replace(
+            self._before,
+            stalls=tuple(stalls),
+            notes=tuple(notes[:MAX_NOTES]),
         )
-        seen = replace(self._before, stalls=tuple(stalls), notes=notes[:MAX_NOTES])
         encoded = observed.encode_observed(seen)
         os.ftruncate(self._observations, 0)
         os.pwrite(self._observations, encoded, 0)
-        if self._run.exit_code is None:
-            with (
-                suppress(OSError, ReportError),
-                open_folder(self._folder) as folder,
-                held_record(folder, LOCK_SECONDS) as is_held,
-            ):
-                is_on = self._is_alive() and not layout.has_ended(
-                    folder.read(layout.STATE, layout.PAGE)
-                )
-                if is_held and is_on:  # pytest still runs its session
-                    observed.write_observed(folder, encoded)
-                    report = self._own_report() if writes_report else None
-                    if report is not None and report["completeness"] == "running":
-                        write_running(self._report, self._run, folder, seen)
+        if self._run.exit_code is not None:
+            self._add_to_report(seen)
             return
-        # What keeps the interpreter from ending is added to the report of the session. The record
-        # is gone by now, and a later run may be about to write to the same path.
-        lock = ReportLock(self._report)
+        with (
+            suppress(OSError, ReportError),
+            open_folder(self._folder) as folder,
+            held_record(folder, LOCK_SECONDS) as is_held,
+        ):
+            page = folder.read(layout.STATE, layout.PAGE)
+            if not is_held or not self._is_alive() or layout.has_ended(page):
+                return
+            observed.write_observed(folder, encoded)
+            report = self._own_report() if writes_report else None
+            if report is not None and report["completeness"] == "running":
+                write_running(self._report, self._run, folder, seen)
+
+    def _add_to_report(self, seen: Observed) -> None:
+        """Add what keeps the interpreter from ending to the report of the session.
+
+        The record is gone by now, and a later run may be about to write to the same path.
+        """
         at_end = stalled_activities(seen, None, is_over=True)
-        is_told = any(each.stall.state != "busy" for each in at_end)
+        if all(activity.stall.state == "busy" for activity in at_end):
+            return
+        lock = ReportLock(self._report)
         with suppress(OSError):
-            if is_told and lock.acquire():
+            if lock.acquire():
                 report = self._own_report()
                 if report is not None:
                     write_report(self._report, with_stalls_at_end(report, at_end))
@@ -191,20 +206,26 @@ class StallInspection:
     def _own_report(self) -> dict[str, Any] | None:
         """Return the report of this run as it is now, unless something else is in its place."""
         report = read_report(self._report)
-        is_ours = report is not None and report["run"]["id"] == self._run.header.run_id
-        return report if is_ours else None
+        if report is None or report["run"]["id"] != self._run.header.run_id:
+            return None
+        return report
 
     def _tell(self, stall: SeenStall) -> SeenStall:
         """Print a line on the user's terminal at 1, 2, 4, 8 … times the limit.
 
         What works is told from twice the limit on, where that is wanted.
         """
-        works = stall.stall.state == "busy"
         times = times_of_limit(stall.stall.seconds, self._limit_seconds)
-        if stall.told >= times or (works and (times == 1 or not self._tells_work)):
+        if stall.told >= times:
+            return stall
+        if stall.stall.state == "busy" and (times == 1 or not self._tells_work()):
             return stall
         self._print(observed.words_of_stall(stall))
         return replace(stall, told=times)
+
+    def _tells_work(self) -> bool:
+        *_, flags = layout.READER.unpack_from(self._state, layout.READER_AT)
+        return bool(flags & layout.TELLS_WORK)
 
     def _print(self, line: str) -> None:
         shown = safe_text(self._secrets.redact(line))
@@ -214,19 +235,18 @@ class StallInspection:
         self, stalls: list[SeenStall], found: list[SeenStall], units: Sequence[Unit]
     ) -> None:
         """End what was found to be stalled: a worker by itself, or else the run."""
-        by_worker: dict[str | None, Unit] = {}
-        for unit in units:
-            by_worker[worker_of(unit.name) if unit.name else None] = unit
+        by_worker = {_worker_of(unit): unit for unit in units}
         keys = set()
         for stall in found:
             if self._is_to_end(stall, by_worker[stall.worker]):
                 keys.add(_key(stall))
-        mine = [stall for stall in stalls if _key(stall) in keys]
-        if not mine:
+        if not keys:
             return
-        others = [stall for stall in stalls if stall not in mine]
-        ended = [_as_ended(stall) for stall in mine]
-        self._keep([*others, *ended])
+        others: list[SeenStall] = []
+        mine: list[SeenStall] = []
+        for stall in stalls:
+            (mine if _key(stall) in keys else others).append(stall)
+        self._keep([*others, *map(_as_ended, mine)])
         of_run = []
         for stall in mine:
             words = observed.words_of_subject(stall)
@@ -254,6 +274,17 @@ class StallInspection:
         state = stall.stall.state
         if state == "busy" or stall.seen_ns != self._now_ns:
             return False
+        if stall.what == "test" and self._has_time_left(stall, unit):
+            return False
+        if state != "polling":
+            return True
+        before = self._seen_before(stall)
+        if before is None or before.stall.where != stall.stall.where:
+            return False
+        return stall.stall.seconds >= POLLING_LIMITS * self._limit_seconds
+
+    def _has_time_left(self, stall: SeenStall, unit: Unit) -> bool:
+        """Tell whether a limit of its own is still going to end a test."""
         limits = limits_of_test(
             stall.nodeid or "",
             elapsed_seconds=(self._now_ns - stall.began_ns) / 1e9,
@@ -261,16 +292,11 @@ class StallInspection:
             timer=parse_worker(self._page_of(unit.name)).timer,
             faulthandler_seconds=self._run.header.faulthandler_exit_seconds,
         )
-        for limit in limits if stall.what == "test" else ():
+        for limit in limits:
             elapsed_seconds = limit.elapsed_seconds or 0.0
             if elapsed_seconds < limit.budget_seconds + GRACE_SECONDS:
-                return False
-        if state != "polling":
-            return True
-        before = self._seen_before(stall)
-        is_at_one_place = before is not None and before.stall.where == stall.stall.where
-        lasts = stall.stall.seconds >= POLLING_LIMITS * self._limit_seconds
-        return is_at_one_place and lasts
+                return True
+        return False
 
     def _end_workers(self) -> bool:
         """End all xdist workers that still run; tell whether there were any."""
@@ -289,7 +315,8 @@ class StallInspection:
         identity = self._main, self._started
         number = self._state[layout.END_SIGNAL_AT]
         was_ended = any(
-            each.stall.is_ended and each.worker is None for each in self._before.stalls
+            stall.stall.is_ended and stall.worker is None
+            for stall in self._before.stalls
         )
         if number and not is_frozen and not was_ended:
             deadline = time.monotonic() + GRACE_SECONDS
@@ -314,7 +341,7 @@ class StallInspection:
             stall=nothing,
             began_ns=unit.began_ns,
             seen_ns=self._now_ns,
-            worker=worker_of(unit.name) if unit.name else None,
+            worker=_worker_of(unit),
         )
         activity = run.activity
         test = max(run.in_flight, key=lambda test: test.start_ns, default=None)
@@ -325,20 +352,17 @@ class StallInspection:
                 return None
         elif run.exit_code is not None:
             name = None if activity is None else activity.name
-            return (
-                replace(seen, what="shutdown", name=name) if self._is_program else None
-            )
+            # Unless pytest is the program, other code may follow it in its process.
+            is_program = self._settings.get("program") == "1"
+            return replace(seen, what="shutdown", name=name) if is_program else None
         elif any(self._workers()) and (activity is None or activity.what != "session"):
             return replace(seen, what="controller")
         if test is not None:
             return replace(seen, what="test", nodeid=test.nodeid, phase=test.phase)
         if activity is not None:
             return replace(seen, what=activity.what, name=activity.name)
-        return (
-            replace(seen, what="collection")
-            if len(run.not_run) == len(run.nodeids)
-            else seen
-        )
+        is_collecting = len(run.not_run) == len(run.nodeids)
+        return replace(seen, what="collection") if is_collecting else seen
 
     def _page_of(self, worker: str = "") -> bytes:
         """Return the numbers of a worker's record, by the name of its folder, or of pytest's.
@@ -364,48 +388,48 @@ class StallInspection:
         state = cast("StallState", seen)
         if fields_of(process_id)[:1] == [b"T"]:
             state = "frozen"
-        # One that is at work, or stopped, must not be asked for them.
-        stacks = self._stacks_of(unit, asks=state in ("blocked", "polling"))
-        threads = () if stacks is None else stacks.threads
-        paths = [frame.path for thread in threads for frame in thread.frames]
-        if any(f"/{name}" in path for path in paths for name in _DEBUGGERS):
+        # One that is at work, or stopped, must not be asked for its stacks.
+        is_idle = state in ("blocked", "polling")
+        stacks = self._stacks_of(unit, asks=is_idle)
+        if stacks is not None and _is_in_debugger(stacks):
             return None
-        # A thread that has to wait for the GIL looks for it every 5 ms.
-        if state in ("blocked", "polling"):
-            is_held = stack_reading.is_gil_held(process_id)
-            if is_held is None and _has_owner(stacks):
-                time.sleep(_POLL_SECONDS)
-                is_held = _has_owner(self._stacks_of(unit, asks=False))
-            state = "frozen" if is_held else state
+        if is_idle and self._is_gil_held(unit, stacks):
+            state = "frozen"
         if state in ("blocked", "frozen") and unit.look(time.monotonic_ns()).runs:
             state = "busy"
         is_settled = seen == unit.settled and (state == "busy") == (seen == "busy")
         if not is_settled and before is not None and before.stall.state != "busy":
-            return (
-                before  # it works for a moment only, maybe because it is about to end
-            )
+            return before  # it works for a moment only, maybe as it is about to end
         if before is not None and stacks is None and state == before.stall.state:
-            place, known = before.place, before.stall
+            subject = replace(subject, stall=before.stall, place=before.place)
         else:
-            place, known = self._place(subject, stacks)
+            subject = self._with_place(subject, stacks)
         children: tuple[str, ...] = ()
         with suppress(Exception):  # the state alone is told, then
             children = commands_of_children(process_id, self._secrets.redact_arguments)
         stall = replace(
-            known,
+            subject.stall,
             state=state,
             seconds=round((self._now_ns - unit.since_ns) / 1e9, 3),
             children=children,
             others_move=unit.others_move,
         )
-        return replace(
-            subject, stall=stall, place=place, told=before.told if before else 0
-        )
+        told = before.told if before else 0
+        return replace(subject, stall=stall, told=told)
 
-    def _place(
-        self, subject: SeenStall, stacks: Stacks | None
-    ) -> tuple[str | None, Stall]:
-        """Return where something is stalled, in words, and the stall with that."""
+    def _is_gil_held(self, unit: Unit, stacks: Stacks | None) -> bool:
+        """Tell whether a thread that does nothing holds the GIL.
+
+        One that has to wait for the GIL looks for it every 5 ms.
+        """
+        is_held = stack_reading.is_gil_held(unit.identity[0])
+        if is_held is None and _has_owner(stacks):
+            time.sleep(_POLL_SECONDS)
+            is_held = _has_owner(self._stacks_of(unit, asks=False))
+        return bool(is_held)
+
+    def _with_place(self, subject: SeenStall, stacks: Stacks | None) -> SeenStall:
+        """Add where something is stalled, without secrets."""
         rootdir = self._rootdir
         where = place = stack = location = None
         if stacks is not None:
@@ -414,24 +438,26 @@ class StallInspection:
             place = stacks.own_call(rootdir) or where
             location = stacks.main.own_place(rootdir)
         if subject.what == "shutdown":
+            place = where
             # The thread that keeps the interpreter from ending, and what it was last seen at.
             for thread in self._run.named("thread"):
                 if fields_of(f"{self._main}/task/{thread.native_id}"):
                     where = place = f"waits for {thread.words}"
                     break
-            else:
-                place = where
-        where, place, stack = (
-            text and self._secrets.redact(text) for text in (where, place, stack)
+        redact = self._secrets.redact
+        stall = replace(
+            subject.stall,
+            where=where and redact(where),
+            stack=stack and redact(stack),
+            location=location,
         )
-        stall = replace(subject.stall, where=where, stack=stack, location=location)
-        return place, stall
+        return replace(subject, stall=stall, place=place and redact(place))
 
     def _seen_before(self, subject: SeenStall) -> SeenStall | None:
-        wanted = subject.what, subject.worker, subject.began_ns
-        for each in self._before.stalls:
-            if (each.what, each.worker, each.began_ns) == wanted:
-                return each
+        identity = subject.what, subject.worker, subject.began_ns
+        for stall in self._before.stalls:
+            if (stall.what, stall.worker, stall.began_ns) == identity:
+                return stall
         return None
 
     def _stacks_of(self, unit: Unit, *, asks: bool) -> Stacks | None:
@@ -476,7 +502,9 @@ def commands_of_children(
         if len(lines) == MAX_CHILDREN:
             break
         if process.has_process(child):
-            words = process.command_of(child)[:-1] or [f"[{process.name_of(child)}]"]
+            words = process.command_of(child)[:-1]
+            if not words:
+                words = [f"[{process.name_of(child)}]"]
             lines.append(shlex.join(redact(words))[:MAX_COMMAND])
     return tuple(lines)
 
@@ -499,16 +527,16 @@ def waits_for_input(process_id: int) -> bool:
     try:
         with open(f"/proc/{process_id}/syscall", encoding="ascii") as file:
             words = file.read().split()
-        number, descriptor = int(words[0]), int(words[1], 16)
+        number = int(words[0])
+        descriptor = int(words[1], 16)
         read, waits = _READS.get(os.uname().machine, (-1, ()))
-        if number in waits and descriptor in (
-            0,
-            1,
-        ):  # readline waits for standard input alone
+        # readline waits for standard input alone
+        if number in waits and descriptor in (0, 1):
             descriptor = 0
         elif number != read:
             return False
-        return os.readlink(f"/proc/{process_id}/fd/{descriptor}").startswith(_TERMINALS)
+        path = os.readlink(f"/proc/{process_id}/fd/{descriptor}")
+        return path.startswith(_TERMINALS)
     except (OSError, ValueError, IndexError):
         return False
 
@@ -532,9 +560,9 @@ def print_on_terminal(process_id: int, state: bytes, line: str) -> bool:
         return False
     shown = line_of_its_own(line, is_coloured=bool(flags & layout.IS_COLOURED))
     # Once the capture has ended, standard error is itself again.
-    for each in dict.fromkeys((number, _STDERR)):
+    for stream in (number, _STDERR):
         with suppress(OSError, ValueError):
-            opened = _open_for_writing(process_id, each, (device, inode))
+            opened = _open_for_writing(process_id, stream, (device, inode))
             with closing_descriptor(opened) as descriptor:
                 return os.write(descriptor, shown) > 0
     return False
@@ -556,12 +584,7 @@ def _open_for_writing(process_id: int, number: int, identity: tuple[int, int]) -
     status = os.stat(path)
     if identity_of(status) != identity:
         raise FileNotFoundError(path)
-    appends = True
-    if stat.S_ISREG(status.st_mode):
-        with open(f"/proc/{process_id}/fdinfo/{number}", encoding="ascii") as file:
-            words = file.read().split()
-        appends = bool(int(words[words.index("flags:") + 1], 8) & os.O_APPEND)
-    if appends:
+    if not stat.S_ISREG(status.st_mode) or _appends(process_id, number):
         flags = os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
         return os.open(path, flags)
     # What is written by another opening of the file, pytest would write over. So get a descriptor
@@ -575,3 +598,10 @@ def _open_for_writing(process_id: int, number: int, identity: tuple[int, int]) -
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
     return descriptor
+
+
+def _appends(process_id: int, number: int) -> bool:
+    """Tell whether a process writes to the end of a file, whatever was written to it."""
+    with open(f"/proc/{process_id}/fdinfo/{number}", encoding="ascii") as file:
+        _, _, rest = file.read().partition("flags:")
+    return int(rest.split()[0], 8) & os.O_APPEND != 0

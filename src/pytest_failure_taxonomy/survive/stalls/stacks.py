@@ -21,9 +21,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -93,6 +93,15 @@ class StackFrame:
     line: int | None
     """Counted from 1."""
 
+    def place(self, rootdir: Path) -> Location:
+        """Return where it is, relative to the root directory if it lies below it."""
+        return location(self.path, self.line, rootdir)
+
+    @property
+    def short_name(self) -> str:
+        """The last part of the function's name: faulthandler gives nothing else."""
+        return self.function.rpartition(".")[2] or self.function
+
 
 @value
 class Thread:
@@ -108,27 +117,37 @@ class Thread:
     frames: tuple[StackFrame, ...]
     """The deepest first."""
 
+    def own_depth(self, rootdir: Path) -> int | None:
+        """Return how deep the innermost frame of the user's own code stands."""
+        for depth, frame in enumerate(self.frames):
+            if is_of_the_user(frame.path) and is_own(frame.path, rootdir):
+                return depth
+        return None
+
     def own_place(self, rootdir: Path) -> Location | None:
         """Return the innermost line of the user's own code."""
-        frame = next((each for each in self.frames if _is_own(each, rootdir)), None)
-        return None if frame is None else location(frame.path, frame.line, rootdir)
+        depth = self.own_depth(rootdir)
+        return None if depth is None else self.frames[depth].place(rootdir)
 
     def text(self) -> str:
-        """Return the stack to be read by people, in Python's own form, the deepest frame first."""
-        words = ["Current thread" if self.is_current else "Thread"]
+        """Return the stack in Python's own form, the deepest frame first."""
+        title = "Current thread" if self.is_current else "Thread"
         if self.name is not None:
-            words.append(self.name)
+            title += f" {self.name}"
         elif self.thread_id is not None:
-            words.append(f"{self.thread_id:#x}")
+            title += f" {self.thread_id:#x}"
         if self.owns_gil:
-            words.append("(holds the GIL)")
-        lines = [f"{' '.join(words)}, most recent call first:"]
+            title += " (holds the GIL)"
+        lines = [f"{title}, most recent call first:"]
         for frame in self.frames[:MAX_SHOWN_FRAMES]:
             line = "?" if frame.line is None else frame.line
             lines.append(f'  File "{frame.path}", line {line}, in {frame.function}')
-        if rest := and_more(len(self.frames) - MAX_SHOWN_FRAMES):
+        rest = and_more(len(self.frames) - MAX_SHOWN_FRAMES)
+        if rest:
             lines.append(f"  ...{rest}")
-        return "\n".join(lines if self.frames else [*lines, "  no Python code"])
+        if not self.frames:
+            lines.append("  no Python code")
+        return "\n".join(lines)
 
 
 @value
@@ -147,12 +166,9 @@ class Stacks:
         That is the one with most frames of pytest, or else the main thread, or else the current
         one. faulthandler lists the main thread last.
         """
-        runners = [
-            sum(any(part in frame.path for part in _RUNNER) for frame in thread.frames)
-            for thread in self.threads
-        ]
-        if max(runners):
-            return self.threads[runners.index(max(runners))]
+        runner = max(self.threads, key=_count_frames_of_pytest)
+        if _count_frames_of_pytest(runner):
+            return runner
         for thread in self.threads:
             if thread.name == _MAIN_THREAD:
                 return thread
@@ -171,13 +187,15 @@ class Stacks:
             tasks: where the tasks wait, each as a thread.
             rootdir: of the run. The first task that runs the user's own code is taken.
         """
-        of_user = (
-            task for task in tasks.threads if task.own_place(rootdir) is not None
-        )
-        task = next(of_user, tasks.threads[0])
+        task = tasks.threads[0]
+        for other in tasks.threads:
+            if other.own_depth(rootdir) is not None:
+                task = other
+                break
         main = self.main
-        awaiting = replace(main, frames=(*task.frames, *main.frames))
-        threads = (awaiting if each is main else each for each in self.threads)
+        threads = list(self.threads)
+        index = [thread is main for thread in threads].index(True)
+        threads[index] = replace(main, frames=(*task.frames, *main.frames))
         return replace(self, threads=tuple(threads))
 
     @property
@@ -190,13 +208,13 @@ class Stacks:
 
         As in `tests/conftest.py:217 in wait_for_log`.
         """
-        frame = next(
-            (each for each in self.main.frames if _is_own(each, rootdir)), None
-        )
-        if frame is None:
+        main = self.main
+        depth = main.own_depth(rootdir)
+        if depth is None:
             return None
-        place = location(frame.path, frame.line, rootdir)
-        return f"{place.path}:{place.line} in {_short(frame.function)}"
+        frame = main.frames[depth]
+        place = frame.place(rootdir)
+        return f"{place.path}:{place.line} in {frame.short_name}"
 
     def where(self, rootdir: Path) -> str | None:
         """Return what the thread that runs the tests is at: `acquire (tests/test_x.py:6)`.
@@ -206,22 +224,20 @@ class Stacks:
         several functions, the user's own function is named. Without own code it is the innermost
         function.
         """
-        frames = self.main.frames
+        main = self.main
+        frames = main.frames
         if not frames:
             return None
-        own = (index for index, each in enumerate(frames) if _is_own(each, rootdir))
-        index = next(own, None)
-        frame = frames[index or 0]
-        if index:
-            called = _short(frames[index - 1].function)
-        else:
-            called = (index == 0 and _call_at(frame)) or _short(frame.function)
-        place = location(frame.path, frame.line, rootdir)
-        return (
-            f"{called} ({place.path}:{place.line})"
-            if place.line
-            else f"{called} ({place.path})"
-        )
+        depth = main.own_depth(rootdir)
+        frame = frames[depth or 0]
+        called = frame.short_name
+        if depth == 0:
+            called = _call_at(frame) or called
+        elif depth is not None:
+            called = frames[depth - 1].short_name
+        place = frame.place(rootdir)
+        line = f":{place.line}" if place.line else ""
+        return f"{called} ({place.path}{line})"
 
     def text(self, max_characters: int) -> str:
         """Return the stacks to be read by people, that of the thread that runs the tests first.
@@ -229,29 +245,26 @@ class Stacks:
         What is beyond the characters is left out, and a last line says so.
         """
         main = self.main
-        blocks = [
-            main.text(),
-            *(each.text() for each in self.threads if each is not main),
-        ]
+        blocks = [main.text()]
         if self.c_frames:
-            blocks.insert(
-                1, "\n".join(["C stack of the current thread:", *self.c_frames])
-            )
+            lines = ["C stack of the current thread:", *self.c_frames]
+            blocks.append("\n".join(lines))
+        blocks += [thread.text() for thread in self.threads if thread is not main]
         text = "\n\n".join(blocks)
         if len(text) <= max_characters:
             return text
         end = "\n... cut"
-        kept = text[: max(0, max_characters - len(end))]
-        return (kept.rpartition("\n")[0].rstrip("\n") + end)[:max_characters]
+        room = max(0, max_characters - len(end))
+        whole_lines = text[:room].rpartition("\n")[0].rstrip("\n")
+        return f"{whole_lines}{end}"[:max_characters]
 
 
-def _is_own(frame: StackFrame, rootdir: Path) -> bool:
-    return is_of_the_user(frame.path) and is_own(frame.path, rootdir)
-
-
-def _short(function: str) -> str:
-    """Return the last part of a qualified name: faulthandler gives nothing else."""
-    return function.rpartition(".")[2] or function
+def _count_frames_of_pytest(thread: Thread) -> int:
+    count = 0
+    for frame in thread.frames:
+        if any(part in frame.path for part in _RUNNER):
+            count += 1
+    return count
 
 
 # The name of a call into C.
@@ -265,7 +278,8 @@ def _call_at(frame: StackFrame) -> str | None:
         content = read_file(frame.path, _MAX_SOURCE_BYTES + 1)
         if len(content) > _MAX_SOURCE_BYTES:
             return None
-        names = list(islice(_calls_on_line(ast.parse(content), frame.line), 2))
+        calls = _calls_on_line(ast.parse(content), frame.line)
+        names = list(islice(calls, 2))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return names[0] if len(names) == 1 else None
@@ -276,8 +290,9 @@ def _calls_on_line(tree: ast.AST, line: int) -> Iterator[str | None]:
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
-        first, last = getattr(node, "lineno", line), getattr(node, "end_lineno", line)
-        if not first <= line <= last and not isinstance(node, ast.Module):
+        first = getattr(node, "lineno", line)
+        last = getattr(node, "end_lineno", line)
+        if not first <= line <= last:
             continue
         called = node.func if isinstance(node, ast.Call) else None
         if isinstance(called, ast.Attribute):
@@ -315,16 +330,12 @@ def parse_faulthandler(text: str) -> Stacks | None:
     frames: list[StackFrame] | None = None  # to which the next lines belong, if to any
     c_frames: list[str] | None = None
     is_after_empty = True
-    for line in (
-        each.removesuffix("\r") for each in text[:MAX_STACKS_CHARACTERS].split("\n")
-    ):
-        if frames is not None and (found := _FRAME.fullmatch(line)):
+    for ended_line in text[:MAX_STACKS_CHARACTERS].split("\n"):
+        line = ended_line.removesuffix("\r")
+        frame = None if frames is None else _FRAME.fullmatch(line)
+        if frames is not None and frame is not None:
             if len(frames) < _MAX_FRAMES:
-                path, number, function = found.groups()
-                place = int(number) if number.isdecimal() else None
-                frames.append(
-                    _frame(_unescaped(function), _unescaped(path or "???"), place)
-                )
+                frames.append(_parse_frame(*frame.groups()))
         elif c_frames is not None and line.startswith("  "):
             if len(c_frames) < _MAX_C_FRAMES:
                 c_frames.append(_clean(line, _MAX_PATH))
@@ -335,13 +346,17 @@ def parse_faulthandler(text: str) -> Stacks | None:
     if not dumps:
         return None
     dump = next((dump for dump in dumps if dump.is_fatal), dumps[-1])
+    threads = [replace(thread, frames=tuple(frames)) for thread, frames in dump.threads]
     return Stacks(
-        threads=tuple(
-            replace(thread, frames=tuple(frames)) for thread, frames in dump.threads
-        ),
+        threads=tuple(threads),
         c_frames=tuple(dump.c_frames),
         source="faulthandler",
     )
+
+
+def _parse_frame(path: str | None, number: str, function: str) -> StackFrame:
+    line = int(number) if number.isdecimal() else None
+    return _frame(_unescaped(function), _unescaped(path or "???"), line)
 
 
 def _read_header(
@@ -351,37 +366,44 @@ def _read_header(
 
     Between the threads of one dump there is an empty line, and none between two dumps.
     """
-    found = _THREAD.fullmatch(line)
-    kind, number, name = found.groups() if found else ("Current thread", None, None)
-    thread_id = None if number is None or number[0] == "X" else int(number, 16)
     if line == _C_STACK and dumps and not dumps[-1].is_closed:
         dumps[-1].is_closed = True
         return None, dumps[-1].c_frames
-    is_fatal, is_thread = (
-        bool(_FATAL.match(line)),
-        found is not None or line == _ONE_STACK,
-    )
-    if (
-        is_fatal
-        or _TIMEOUT.fullmatch(line)
-        or (
-            (is_thread or line == _NOT_ALL)
-            and _needs_dump(dumps, thread_id, is_after_empty)
-        )
-    ):
+    thread = _parse_thread(line)
+    is_fatal = _FATAL.match(line) is not None
+    begins = is_fatal or _TIMEOUT.fullmatch(line) is not None
+    if not begins and (thread is not None or line == _NOT_ALL):
+        thread_id = None if thread is None else thread.thread_id
+        begins = _needs_dump(dumps, thread_id, is_after_empty)
+    if begins:
         if len(dumps) > _MAX_DUMPS:
             # The first fatal one and the last one are what counts.
             del dumps[1 if dumps[0].is_fatal else 0 : _MAX_DUMPS // 2]
         dumps.append(_Dump(is_fatal=is_fatal))
-    if is_thread and len(dumps[-1].threads) < _MAX_THREADS:
-        shown = None if name is None else _clean(name, _MAX_NAME)
-        is_current = kind == "Current thread"
-        thread = Thread(
-            name=shown, thread_id=thread_id, is_current=is_current, frames=()
-        )
-        dumps[-1].threads.append((thread, []))
-        return dumps[-1].threads[-1][1], None
-    return None, None
+    if thread is None or len(dumps[-1].threads) >= _MAX_THREADS:
+        return None, None
+    frames: list[StackFrame] = []
+    dumps[-1].threads.append((thread, frames))
+    return frames, None
+
+
+def _parse_thread(line: str) -> Thread | None:
+    """Return the thread whose frames come below a line, if it is a thread's."""
+    if line == _ONE_STACK:
+        return Thread(name=None, thread_id=None, is_current=True, frames=())
+    header = _THREAD.fullmatch(line)
+    if header is None:
+        return None
+    kind, number, name = header.groups()
+    thread_id = None
+    if number is not None and number[0] != "X":
+        thread_id = int(number, 16)
+    return Thread(
+        name=None if name is None else _clean(name, _MAX_NAME),
+        thread_id=thread_id,
+        is_current=kind == "Current thread",
+        frames=(),
+    )
 
 
 def _needs_dump(
@@ -402,13 +424,16 @@ def _unescaped(text: str) -> str:
 
     On Windows a backslash may separate folders, and nothing can be told.
     """
+    if os.sep != "/" or "\\" not in text:
+        return text
 
-    def character(found: re.Match[str]) -> str:
-        number = int(found[1] or found[2] or found[3], 16)
-        character = chr(number) if number <= sys.maxunicode else ""
-        return character if character.isprintable() and character else found[0]
+    def unescape(escape: re.Match[str]) -> str:
+        number = int(escape[1] or escape[2] or escape[3], 16)
+        if number <= sys.maxunicode and chr(number).isprintable():
+            return chr(number)
+        return escape[0]
 
-    return _ESCAPE.sub(character, text) if os.sep == "/" and "\\" in text else text
+    return _ESCAPE.sub(unescape, text)
 
 
 def _frame(function: str, path: str, line: Any) -> StackFrame:
@@ -425,7 +450,7 @@ def _clean(text: str, most: int) -> str:
     text = text[:most]
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else "?" for each in text)
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 # What py-spy writes, and this process's own frames.
@@ -436,33 +461,37 @@ def parse_py_spy(text: str) -> Stacks | None:
     if len(text) > MAX_STACKS_CHARACTERS:
         return None
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    threads = []
-    for thread in found[:_MAX_THREADS] if isinstance(found, list) else ():
-        if not isinstance(thread, dict) or not isinstance(thread.get("frames"), list):
-            continue
-        frames = []
-        for frame in thread["frames"][:_MAX_FRAMES]:
-            told = frame if isinstance(frame, dict) else {}
-            function, path = told.get("name"), told.get("filename")
-            if isinstance(function, str) and isinstance(path, str):
-                frames.append(_frame(function, path, told.get("line")))
-        name, number, owns_gil = map(
-            thread.get, ("thread_name", "thread_id", "owns_gil")
-        )
-        threads.append(
-            Thread(
-                name=_clean(name, _MAX_NAME) if isinstance(name, str) else None,
-                thread_id=number
-                if type(number) is int and number.bit_length() <= 64
-                else None,
-                owns_gil=owns_gil if isinstance(owns_gil, bool) else None,
-                frames=tuple(frames),
-            )
-        )
+    if not isinstance(content, list):
+        return None
+    threads = [
+        _thread_of_py_spy(fields)
+        for fields in content[:_MAX_THREADS]
+        if isinstance(fields, dict) and isinstance(fields.get("frames"), list)
+    ]
     return Stacks(threads=tuple(threads), source="py-spy") if threads else None
+
+
+def _thread_of_py_spy(fields: dict[str, Any]) -> Thread:
+    frames = []
+    for frame in fields["frames"][:_MAX_FRAMES]:
+        if not isinstance(frame, dict):
+            continue
+        function, path = frame.get("name"), frame.get("filename")
+        if isinstance(function, str) and isinstance(path, str):
+            frames.append(_frame(function, path, frame.get("line")))
+    name = fields.get("thread_name")
+    number = fields.get("thread_id")
+    is_id = type(number) is int and number.bit_length() <= 64
+    owns_gil = fields.get("owns_gil")
+    return Thread(
+        name=_clean(name, _MAX_NAME) if isinstance(name, str) else None,
+        thread_id=number if is_id else None,
+        owns_gil=owns_gil if isinstance(owns_gil, bool) else None,
+        frames=tuple(frames),
+    )
 
 
 def current_frames_stacks(*, without: Collection[int | None] = ()) -> Stacks | None:
@@ -473,23 +502,27 @@ def current_frames_stacks(*, without: Collection[int | None] = ()) -> Stacks | N
     """
     from traceback import walk_stack
 
-    names = {
-        vars(thread)["_ident"]: vars(thread)["_name"]
-        for thread in threading.enumerate()
-    }
-    threads = tuple(
-        Thread(
+    # Past the properties: a class of the user's may have others.
+    fields = [vars(thread) for thread in threading.enumerate()]
+    names = {thread["_ident"]: thread["_name"] for thread in fields}
+    current = sys._current_frames()  # noqa: SLF001 - there is no other way to see other threads
+    threads = []
+    for number, innermost in islice(current.items(), _MAX_THREADS):
+        if number in without:
+            continue
+        frames = []
+        for frame, line in islice(walk_stack(innermost), _MAX_FRAMES):
+            code = frame.f_code
+            frames.append(_frame(code.co_qualname, code.co_filename, line))
+        thread = Thread(
             name=names.get(number),
             thread_id=number,
-            frames=tuple(
-                _frame(below.f_code.co_qualname, below.f_code.co_filename, line)
-                for below, line in islice(walk_stack(frame), _MAX_FRAMES)
-            ),
+            frames=tuple(frames),
         )
-        for number, frame in islice(sys._current_frames().items(), _MAX_THREADS)  # noqa: SLF001 - there is no other way to see other threads
-        if number not in without
-    )
-    return Stacks(threads=threads, source="current frames") if threads else None
+        threads.append(thread)
+    if not threads:
+        return None
+    return Stacks(threads=tuple(threads), source="current frames")
 
 
 _MAX_COMPLAINT: Final = 4096
@@ -503,6 +536,10 @@ _TASKS_SECONDS: Final = 0.5
 
 _LOCK: Final = struct.Struct("=QQi")
 """Interval in microseconds, address of a thread's state, 1 if it is held."""
+_File = tuple[str, str]
+"""Device and inode."""
+_Mapping = tuple[int, int, _File]
+"""Start and end of a part of a process's memory, and the file that is mapped there."""
 _MAX_RUNTIME_BYTES: Final = 1 << 20
 """`_PyRuntime` has 100 KiB to 750 KiB."""
 _LOOKS_AT_LOCK: Final = 3
@@ -534,19 +571,19 @@ def read_stacks(
     Raises:
         NoStacksError: if neither works.
     """
-    reasons = []
-    ways = (
-        partial(_ask_py_spy, process_id, seconds),
-        partial(_ask_itself, process_id, dump, number, seconds),
-    )
-    for read in ways:
-        try:
-            return read()
-        except NoStacksError as error:
-            reasons.append(str(error))
-        except OSError as error:
-            reasons.append(error.strerror or str(error))
-    raise NoStacksError("; ".join(reasons))
+    try:
+        return _ask_py_spy(process_id, seconds)
+    except (NoStacksError, OSError) as error:
+        reason = _reason_of(error)
+    try:
+        return _ask_itself(process_id, dump, number, seconds)
+    except (NoStacksError, OSError) as error:
+        raise NoStacksError(f"{reason}; {_reason_of(error)}") from None
+
+
+def _reason_of(error: Exception) -> str:
+    strerror = error.strerror if isinstance(error, OSError) else None
+    return strerror or str(error)
 
 
 def read_tasks(process_id: int, dump: Path, number: int) -> Stacks | None:
@@ -570,37 +607,37 @@ def _ask_py_spy(process_id: int, seconds: float) -> Stacks:
     if program is None:
         raise NoStacksError("py-spy is not installed")
     deadline = time.monotonic() + seconds
-    pipe, null = subprocess.PIPE, subprocess.DEVNULL
     child = subprocess.Popen(  # noqa: S603 - the arguments are ours
         [program, "dump", "--nonblocking", "--json", "--pid", str(process_id)],
-        stdin=null,
-        stdout=pipe,
-        stderr=pipe,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         start_new_session=True,  # a process group of its own, which is killed at the end
     )
     assert child.stdout is not None  # noqa: S101 - both are pipes
     assert child.stderr is not None  # noqa: S101 - likewise
     output, complaint = bytearray(), bytearray()
+    # Not by `communicate`, which has no limit to what it reads.
+    pipes = (
+        (child.stdout, output, MAX_STACKS_CHARACTERS),
+        (child.stderr, complaint, _MAX_COMPLAINT),
+    )
     try:
         with selectors.DefaultSelector() as selector:
-            selector.register(
-                child.stdout, selectors.EVENT_READ, (output, MAX_STACKS_CHARACTERS)
-            )
-            selector.register(
-                child.stderr, selectors.EVENT_READ, (complaint, _MAX_COMPLAINT)
-            )
+            for pipe, content, most in pipes:
+                selector.register(pipe, selectors.EVENT_READ, (content, most))
             while selector.get_map():
                 ready = selector.select(max(0.0, deadline - time.monotonic()))
                 if not ready:
                     raise NoStacksError(f"py-spy took more than {seconds:g} s")
                 for key, _ in ready:
                     piece = os.read(key.fd, 1 << 16)
-                    kept, most = key.data
+                    content, most = key.data
                     if not piece:
                         selector.unregister(key.fileobj)
-                    elif len(kept) + len(piece) <= most:
-                        kept += piece
-                    elif kept is output:
+                    elif len(content) + len(piece) <= most:
+                        content += piece
+                    elif content is output:
                         raise NoStacksError("py-spy printed too much")
     finally:
         with suppress(OSError):
@@ -610,10 +647,10 @@ def _ask_py_spy(process_id: int, seconds: float) -> Stacks:
         with suppress(subprocess.TimeoutExpired):
             child.wait(1.0)
     stacks = parse_py_spy(output.decode("utf-8", "replace"))
-    if stacks is None or not any(thread.frames for thread in stacks.threads):
-        said = " ".join(complaint.decode("utf-8", "replace").split())[:_MAX_REASON]
-        raise NoStacksError(f"py-spy: {said}" if said else "py-spy printed no stacks")
-    return stacks
+    if stacks is not None and any(thread.frames for thread in stacks.threads):
+        return stacks
+    words = " ".join(complaint.decode("utf-8", "replace").split())[:_MAX_REASON]
+    raise NoStacksError(f"py-spy: {words}" if words else "py-spy printed no stacks")
 
 
 def _ask_itself(process_id: int, dump: Path, number: int, seconds: float) -> Stacks:
@@ -624,26 +661,33 @@ def _ask_itself(process_id: int, dump: Path, number: int, seconds: float) -> Sta
         if not stat.S_ISREG(before.st_mode):
             raise NoStacksError("what should be the file for its stacks is none")
         _send_if_sure(process_id, number, before)
-        deadline = time.monotonic() + seconds
-        size, changed = before.st_size, time.monotonic()
-        while (now := time.monotonic()) < deadline:
-            if (larger := os.fstat(descriptor).st_size) != size:
-                size, changed = larger, now
-            elif size > before.st_size and now - changed > _QUIET_SECONDS:
-                break
-            time.sleep(_LOOK_SECONDS)
-        length = min(max(0, size - before.st_size), MAX_STACKS_CHARACTERS)
-        text = os.pread(descriptor, length, before.st_size).decode("utf-8", "replace")
-        with suppress(
-            OSError
-        ):  # what the process writes at its end is read apart from this
-            os.ftruncate(descriptor, before.st_size)
-    stacks = parse_faulthandler(text)
+        start = before.st_size
+        _wait_until_quiet(descriptor, start, seconds)
+        content = os.pread(descriptor, MAX_STACKS_CHARACTERS, start)
+        # What the process writes at its end is read apart from this.
+        with suppress(OSError):
+            os.ftruncate(descriptor, start)
+    stacks = parse_faulthandler(content.decode("utf-8", "replace"))
     if stacks is None:
         raise NoStacksError(
             f"the process did not write its stacks within {seconds:g} s"
         )
     return stacks
+
+
+def _wait_until_quiet(descriptor: int, start: int, seconds: float) -> None:
+    """Wait until a file has grown from a size and grows no more."""
+    now = time.monotonic()
+    deadline = now + seconds
+    size, changed = start, now
+    while now < deadline:
+        size_now = os.fstat(descriptor).st_size
+        if size_now != size:
+            size, changed = size_now, now
+        elif size > start and now - changed > _QUIET_SECONDS:
+            return
+        time.sleep(_LOOK_SECONDS)
+        now = time.monotonic()
 
 
 def _send_if_sure(process_id: int, number: int, file: os.stat_result) -> None:
@@ -661,11 +705,7 @@ def _send_if_sure(process_id: int, number: int, file: os.stat_result) -> None:
             raise NoStacksError("the process has ended")
         if fields_of(process_id)[:1] in ([b"T"], [b"t"]):
             raise NoStacksError("the process is stopped")
-        folder, opened = f"/proc/{process_id}/fd", set()
-        for name in os.listdir(folder):
-            with suppress(OSError):
-                opened.add(identity_of(os.stat(f"{folder}/{name}")))
-        if identity_of(file) not in opened:
+        if not _has_open(process_id, file):
             raise NoStacksError("the process has closed the file for its stacks")
         if not catches(process_id, number):
             raise NoStacksError(
@@ -676,6 +716,15 @@ def _send_if_sure(process_id: int, number: int, file: os.stat_result) -> None:
                 "the process is in a C function that a signal might end early"
             )
         signal.pidfd_send_signal(process, number)
+
+
+def _has_open(process_id: int, file: os.stat_result) -> bool:
+    folder = f"/proc/{process_id}/fd"
+    for name in os.listdir(folder):
+        with suppress(OSError):
+            if identity_of(os.stat(f"{folder}/{name}")) == identity_of(file):
+                return True
+    return False
 
 
 # Its GIL. To tell who holds it takes three words of the memory of the process, which the system
@@ -699,9 +748,7 @@ def is_gil_held(process_id: int) -> bool | None:
         if place is None:
             return None
         file, offset = place
-        base = min(
-            start for start, _, mapped in _mappings(process_id) if mapped == file
-        )
+        base = _base_of(file, _mappings(process_id))
         seen = set()
         with open(f"/proc/{process_id}/mem", "rb", buffering=0) as memory:
             for look in range(_LOOKS_AT_LOCK):
@@ -711,18 +758,13 @@ def is_gil_held(process_id: int) -> bool | None:
                 if is_held not in (0, 1) or not 0 < interval < 1 << 40:
                     return None
                 seen.add((holder, is_held))
-    except (
-        OSError,
-        ValueError,
-        OverflowError,
-        struct.error,
-    ):  # ValueError: no mapping of the file
+    except (OSError, ValueError, OverflowError, struct.error):
         return None
     return len(seen) == 1 and seen.pop()[1] == 1
 
 
 @lru_cache(maxsize=1)
-def _place_of_lock() -> tuple[tuple[str, str], int] | None:
+def _place_of_lock() -> tuple[_File, int] | None:
     """Return the file with the interpreter's code, and the place of the lock relative to it."""
     if not sys.platform.startswith("linux") or sys.implementation.name != "cpython":
         return None
@@ -737,12 +779,15 @@ def _place_of_lock() -> tuple[tuple[str, str], int] | None:
         return None
     state.restype = ctypes.c_size_t
     mappings = _mappings(os.getpid())
-    file = next(
-        (mapped for start, end, mapped in mappings if start <= runtime < end), None
-    )
+    file = None
+    for start, end, mapped in mappings:
+        if start <= runtime < end:
+            file = mapped
+            break
     if file is None:
         return None
-    held = _LOCK.pack(round(sys.getswitchinterval() * 1e6), state(), 1)
+    interval = round(sys.getswitchinterval() * 1e6)
+    lock = _LOCK.pack(interval, state(), 1)
     # By a system call, which ends at what can't be read, where an access would end the process; and
     # by ctypes, because `os.pread` releases the GIL meanwhile.
     pread = ctypes.PyDLL(None).pread
@@ -751,20 +796,22 @@ def _place_of_lock() -> tuple[tuple[str, str], int] | None:
     with open("/proc/self/mem", "rb", buffering=0) as memory:
         length = pread(memory.fileno(), buffer, _MAX_RUNTIME_BYTES, runtime)
     content = buffer.raw[: max(0, length)]
-    at = content.find(held)
-    if at < 0 or content.find(held, at + 1) >= 0:
+    if content.count(lock) != 1:
         return None
-    return file, runtime + at - min(
-        start for start, _, mapped in mappings if mapped == file
-    )
+    return file, runtime + content.find(lock) - _base_of(file, mappings)
 
 
-def _mappings(process_id: int) -> list[tuple[int, int, tuple[str, str]]]:
-    """Return start, end, and the file of each part of a process's memory: device and inode."""
-    found = []
+def _base_of(file: _File, mappings: Sequence[_Mapping]) -> int:
+    """Return where a file is mapped first; raises ValueError if it is not."""
+    return min(start for start, _, mapped in mappings if mapped == file)
+
+
+def _mappings(process_id: int) -> list[_Mapping]:
+    """Return the parts of a process's memory."""
+    mappings = []
     with open(f"/proc/{process_id}/maps", encoding="utf-8", errors="replace") as file:
         for line in file:
             addresses, _, _, device, inode, *_ = line.split()
             start, _, end = addresses.partition("-")
-            found.append((int(start, 16), int(end, 16), (device, inode)))
-    return found
+            mappings.append((int(start, 16), int(end, 16), (device, inode)))
+    return mappings
