@@ -115,9 +115,8 @@ class Progress:
             is_more: they begin with those of before, to which another worker adds the same ones.
         """
         if not (is_more and self.nodeids):
-            self.plan = replace(
-                self.plan, tests=len(nodeids), digest=digest_of(nodeids)
-            )
+            digest = digest_of(nodeids)
+            self.plan = replace(self.plan, tests=len(nodeids), digest=digest)
             self._record.write("plan", plan=self.plan)
         self.nodeids = nodeids
         self._record.select(self._shown(nodeids), is_more=is_more)
@@ -128,11 +127,9 @@ class Progress:
         self._indices = None
 
     def _use(self, numbers: Numbers) -> None:
-        self._states, self._starts, self._order = (
-            numbers.states,
-            numbers.starts,
-            numbers.order,
-        )
+        self._states = numbers.states
+        self._starts = numbers.starts
+        self._order = numbers.order
         self._counters = numbers.counters
 
     def start(self, nodeid: str) -> None:
@@ -158,26 +155,22 @@ class Progress:
 
     def position(self) -> object:
         """Return what changes whenever a test makes progress; for another thread."""
-        running = [
-            (nodeid, self._states[index]) for nodeid, index in [*self._running.items()]
-        ]
-        return list(self._counters), running
+        running = [*self._running.items()]
+        states = [(nodeid, self._states[index]) for nodeid, index in running]
+        return list(self._counters), states
 
     def start_unheard(
         self, nodeid: str, phase: Phase, start_ns: int, worker: str
     ) -> None:
         """Record a test that a worker's own record names, if the worker has reported less of it."""
-        running = self._running.get(nodeid)
-        if running is not None:
-            self.advance(nodeid, max(self._states[running], _STATES[phase]))
-            self.assign_worker(nodeid, worker)
-            return
-        index = self._find(nodeid)
-        if index == _UNKNOWN or self._states[index] != NOT_STARTED:
-            return
-        self._running[nodeid] = index
-        self._starts[index] = max(0, start_ns - self.started_ns) // 1_000_000
-        self.advance(nodeid, _STATES[phase])
+        if nodeid not in self._running:
+            index = self._find(nodeid)
+            if index == _UNKNOWN or self._states[index] != NOT_STARTED:
+                return
+            self._running[nodeid] = index
+            self._starts[index] = max(0, start_ns - self.started_ns) // 1_000_000
+        state = self._states[self._running[nodeid]]
+        self.advance(nodeid, max(state, _STATES[phase]))
         self.assign_worker(nodeid, worker)
 
     def advance(self, nodeid: str, state: int) -> None:
@@ -217,8 +210,10 @@ class Progress:
                 twice, for its call and its teardown.
         """
         self.count("rerun")
-        told = self.reruns[nodeid]
-        self.reruns[nodeid] = told + 1 if attempt is None else max(told, attempt + 1)
+        attempts = self.reruns[nodeid]
+        if attempt is None:
+            attempt = attempts
+        self.reruns[nodeid] = max(attempts, attempt + 1)
 
     def set_deselected(self, count: int) -> None:
         """Set how many tests options have deselected."""
@@ -266,16 +261,16 @@ class Progress:
 
     def in_flight(self) -> tuple[StartedTest, ...]:
         """Return the tests that have started and not ended."""
-        running = [
-            StartedTest(
+        tests = []
+        for nodeid, index in self._running.items():
+            test = StartedTest(
                 nodeid=nodeid,
                 phase=layout.PHASES.get(self._states[index], "call"),
                 start_ns=self.started_ns + 1_000_000 * self._starts[index],
                 worker=self._workers.get(nodeid),
             )
-            for nodeid, index in self._running.items()
-        ]
-        return tuple(running)
+            tests.append(test)
+        return tuple(tests)
 
     def not_started(self) -> tuple[str, ...]:
         """Return the selected tests that never started, in the order of selection."""
@@ -285,9 +280,9 @@ class Progress:
     def _find(self, nodeid: str) -> int:
         """Return the index of a test that starts out of the order of selection."""
         if self._indices is None:
-            self._indices = {
-                each: index for index, each in reversed([*enumerate(self.nodeids)])
-            }
+            self._indices = {}
+            for index, selected in enumerate(self.nodeids):
+                self._indices.setdefault(selected, index)
         index = self._indices.get(nodeid, _UNKNOWN)
         if index == _UNKNOWN or self._states[index] == NOT_STARTED:
             return index
@@ -313,9 +308,9 @@ class ActivityRecorder:
         """Record the conftest files that pytest imports before its first hook."""
         self._record.set_activity(layout.COLLECTING, "")
         # pytest's own import hook is asked first for every module. One of ours would be seen.
-        for each in sys.meta_path:
-            if module_of(type(each)) == _REWRITER:
-                self._importer = each
+        for importer in sys.meta_path:
+            if module_of(type(importer)) == _REWRITER:
+                self._importer = importer
                 self._importer.find_spec = self._find_spec
                 self._config.add_cleanup(self._leave_importer)
                 break
@@ -324,12 +319,12 @@ class ActivityRecorder:
     def pytest_configure(self) -> None:
         """Record that plugins are being configured."""
         self._leave_importer()
-        self._record.set_activity(layout.IN_HOOK, self._words_of("pytest_configure"))
+        self._set_hook("pytest_configure")
 
     @guarded_hook(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         """Record that the session starts."""
-        self._record.set_activity(layout.IN_HOOK, self._words_of("pytest_sessionstart"))
+        self._set_hook("pytest_sessionstart")
 
     @guarded_hook(tryfirst=True)
     def pytest_collectstart(self, collector: pytest.Collector) -> None:
@@ -347,9 +342,7 @@ class ActivityRecorder:
     @guarded_hook(tryfirst=True)
     def pytest_collection_modifyitems(self) -> None:
         """Record that plugins change what was collected."""
-        self._record.set_activity(
-            layout.IN_HOOK, self._words_of("pytest_collection_modifyitems")
-        )
+        self._set_hook("pytest_collection_modifyitems")
 
     @guarded_hook(trylast=True)
     def pytest_collection_finish(self) -> None:
@@ -388,10 +381,13 @@ class ActivityRecorder:
         finally:
             self._after()
 
+    def _set_hook(self, name: str) -> None:
+        self._record.set_activity(layout.IN_HOOK, self._describe_hook(name))
+
     def _before(self, name: str, *_: Any) -> None:
         self._calls.append("")  # left again, whatever fails here
         with suppress(Exception):
-            words = self._words_of(name)
+            words = self._describe_hook(name)
             # One that pytest alone has, and may call for every failure, is left out within another.
             if words != name or len(self._calls) == 1:
                 self._calls[-1] = words
@@ -409,11 +405,10 @@ class ActivityRecorder:
             with suppress(Exception):
                 # It is the first one on the path, as for any module.
                 for folder in sys.path if path is None else path:
-                    found = os.path.join(folder, _CONFTEST)
-                    if os.path.isfile(found):
-                        self._record.set_activity(
-                            layout.COLLECTING, self._relative(os.path.abspath(found))
-                        )
+                    file = os.path.join(folder, _CONFTEST)
+                    if os.path.isfile(file):
+                        shown = self._relative(os.path.abspath(file))
+                        self._record.set_activity(layout.COLLECTING, shown)
                         break
         return type(self._importer).find_spec(self._importer, name, path, target)
 
@@ -421,20 +416,23 @@ class ActivityRecorder:
         if self._importer is not None:
             vars(self._importer).pop("find_spec", None)
 
-    def _words_of(self, name: str) -> str:
+    def _describe_hook(self, name: str) -> str:
         """Return the name of a hook, with the plugins that implement it."""
         if name not in self._hooks:
             caller = getattr(self._config.pluginmanager.hook, name)
-            owners = dict.fromkeys(
-                filter(None, map(self._owner_of, caller.get_hookimpls()))
-            )
+            owners: list[str] = []
+            for implementation in caller.get_hookimpls():
+                owner = self._owner_of(implementation)
+                if owner and owner not in owners:
+                    owners.append(owner)
             # The user's own code first: it is the least likely to have been tested.
-            named = [owner for owner in owners if owner.endswith(_CONFTEST)]
-            named += [owner for owner in owners if not owner.endswith(_CONFTEST)]
-            if len(named) > _MAX_NAMED:
-                named[_MAX_NAMED:] = ["another"]
-            either = " or ".join(filter(None, (", ".join(named[:-1]), *named[-1:])))
-            self._hooks[name] = f"{name} ({either})" if either else name
+            owners.sort(key=lambda owner: not owner.endswith(_CONFTEST))
+            if len(owners) > _MAX_NAMED:
+                owners[_MAX_NAMED:] = ["another"]
+            if len(owners) > 1:
+                last = owners.pop()
+                owners = [f"{', '.join(owners)} or {last}"]
+            self._hooks[name] = f"{name} ({owners[0]})" if owners else name
         return self._hooks[name]
 
     def _owner_of(self, implementation: Any) -> str | None:
@@ -442,9 +440,8 @@ class ActivityRecorder:
         function = function_in(implementation.function)
         module = "" if function is None else str(function.__module__)
         package = module.partition(".")[0]
-        if (
-            package == "__channelexec__"
-        ):  # where execnet runs the code of an xdist worker
+        # There execnet runs the code of an xdist worker.
+        if package == "__channelexec__":
             return "pytest-xdist"
         if package in _OWN:
             return None
@@ -486,29 +483,45 @@ class CrashDump:
         """Give the descriptors away, and move faulthandler's output if somebody has got them."""
         if self._record.folder is None:
             return
-        # Where pytest captures stdout and stderr, but for `-s` and `--capture=sys`. None of what is
-        # read here is public.
-        given: dict[str, int] = {}
+        descriptors = self._captured_streams()
+        terminal = self._terminal()
+        file = _NO_FILE
+        if terminal is not None:
+            size = layout.CRASH_BYTES
+            with suppress(OSError):
+                file = self._record.open_file(layout.CRASH, os.O_RDWR, size)
+                descriptors[layout.CRASH_FILE] = file
+                descriptors[layout.TERMINAL] = terminal
+        are_shown = self._hand_over(descriptors)
+        if file == _NO_FILE:
+            return
+        if are_shown:
+            faulthandler.enable(file=file)
+            self._file = file
+            self._identity = identity_of(os.fstat(file))
+        else:
+            os.close(file)
+
+    def _captured_streams(self) -> dict[str, int]:
+        """Return where pytest captures stdout and stderr, but for `-s` and `--capture=sys`.
+
+        None of what is read here is public.
+        """
+        descriptors: dict[str, int] = {}
         manager: Any = self._config.pluginmanager.get_plugin("capturemanager")
         capturing = getattr(manager, "_global_capturing", None)
         for name, stream in ((layout.STDOUT, "out"), (layout.STDERR, "err")):
             with suppress(AttributeError, OSError, ValueError):
                 descriptor = getattr(capturing, stream).tmpfile.fileno()
                 os.fstat(descriptor)
-                given[name] = descriptor
-        terminal = stderr_of_faulthandler(self._config)
-        file = _NO_FILE
-        if terminal is not None and faulthandler.is_enabled():
-            with suppress(OSError):
-                file = self._record.open_file(
-                    layout.CRASH, os.O_RDWR, layout.CRASH_BYTES
-                )
-                given |= {layout.CRASH_FILE: file, layout.TERMINAL: terminal}
-        if self._hand_over(given) and file != _NO_FILE:
-            faulthandler.enable(file=file)
-            self._file, self._identity = file, identity_of(os.fstat(file))
-        elif file != _NO_FILE:
-            os.close(file)
+                descriptors[name] = descriptor
+        return descriptors
+
+    def _terminal(self) -> int | None:
+        """Return the stderr that faulthandler is to write to, if it is enabled."""
+        if not faulthandler.is_enabled():
+            return None
+        return stderr_of_faulthandler(self._config)
 
     # Last: pytest's own plugin disables faulthandler in this hook, or puts it back.
     @guarded_hook(trylast=True)
@@ -517,19 +530,14 @@ class CrashDump:
         file, self._file = self._file, _NO_FILE
         if file != _NO_FILE:
             with suppress(OSError):
-                if (
-                    identity_of(os.fstat(file)) == self._identity
-                ):  # a test may have closed it
+                # A test may have closed it.
+                if identity_of(os.fstat(file)) == self._identity:
                     os.close(file)
 
     def leave_to_parent(self) -> None:
         """Have a forked child write to stderr: its crash is not that of this process."""
-        terminal = stderr_of_faulthandler(self._config)
-        if (
-            self._file != _NO_FILE
-            and terminal is not None
-            and faulthandler.is_enabled()
-        ):
+        terminal = self._terminal()
+        if self._file != _NO_FILE and terminal is not None:
             with suppress(OSError, ValueError):
                 faulthandler.enable(file=terminal)
 

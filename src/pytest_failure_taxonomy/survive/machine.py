@@ -56,15 +56,12 @@ def describe_environment(
         pytest_version: such as `8.4.0`.
         plugins: the distributions of the plugins that pytest has loaded.
     """
-    named = set()
+    names = set()
     for plugin in plugins:
         # The name of its metadata folder has both; reading the metadata takes 0.3 ms a plugin.
         folder = getattr(getattr(plugin, "_dist", None), "_path", None)
-        found = _METADATA_FOLDER.fullmatch(getattr(folder, "name", ""))
-        if found is None:
-            named.add(f"{plugin.project_name}-{plugin.version}")
-        else:
-            named.add(f"{found['name'].replace('_', '-')}-{found['version']}")
+        installed = _name_and_version(getattr(folder, "name", ""))
+        names.add(installed or (plugin.project_name, plugin.version))
     # platform.platform() reads the C library from the executable, 5 ms; uname says enough.
     platform = sys.platform
     if hasattr(os, "uname"):
@@ -74,9 +71,15 @@ def describe_environment(
         python=".".join(map(str, sys.version_info[:3])),
         platform=platform,
         pytest=pytest_version,
-        plugins=tuple(sorted(named)),
+        plugins=tuple(sorted([f"{name}-{version}" for name, version in names])),
         ci=ci_job(),
     )
+
+
+def _name_and_version(folder: str) -> tuple[str, str] | None:
+    """Return both of a distribution, by the name of the folder with its metadata."""
+    parts = _METADATA_FOLDER.fullmatch(folder)
+    return parts and (parts["name"].replace("_", "-"), parts["version"])
 
 
 def find_root(rootdir: Path) -> str | None:
@@ -84,10 +87,10 @@ def find_root(rootdir: Path) -> str | None:
 
     git isn't asked, so that it can be had in each run.
     """
-    top = next(
-        (each for each in (rootdir, *rootdir.parents) if (each / ".git").exists()), None
-    )
-    return None if top is None else rootdir.relative_to(top).as_posix()
+    for folder in (rootdir, *rootdir.parents):
+        if (folder / ".git").exists():
+            return rootdir.relative_to(folder).as_posix()
+    return None
 
 
 def find_path_of_start(folder: Path, rootdir: Path) -> str | None:
@@ -112,20 +115,21 @@ def find_path_of_start(folder: Path, rootdir: Path) -> str | None:
 def plan_of(config: Any) -> Plan:
     """Return what the config of a run says of its seeds, and of how xdist distributes its tests."""
     shuffled = str(config.getoption("random_order_seed", ""))
-    if shuffled.startswith(_UNASKED) and not config.getoption(
-        "random_order_enabled", None
-    ):
+    is_unasked = shuffled.startswith(_UNASKED)
+    if is_unasked and not config.getoption("random_order_enabled", None):
         shuffled = ""
-    seeds = {
-        "hash": os.environ.get("PYTHONHASHSEED", ""),
-        "randomly": str(config.getoption("randomly_seed", "")),
-        "random_order": shuffled.removeprefix(_UNASKED),
-    }
-    known: dict[str, Any] = {
-        name: int(seed) for name, seed in seeds.items() if _SEED.fullmatch(seed)
-    }
     distribution = config.getoption("dist", "no")
-    return Plan(**known, distribution=None if distribution == "no" else distribution)
+    return Plan(
+        hash=_parse_seed(os.environ.get("PYTHONHASHSEED")),
+        randomly=_parse_seed(config.getoption("randomly_seed", None)),
+        random_order=_parse_seed(shuffled.removeprefix(_UNASKED)),
+        distribution=None if distribution == "no" else distribution,
+    )
+
+
+def _parse_seed(seed: object) -> int | None:
+    digits = str(seed)
+    return int(digits) if _SEED.fullmatch(digits) else None
 
 
 def memory_use() -> evidence.MemoryUse | None:
@@ -156,9 +160,13 @@ def ci_job() -> evidence.ContinuousIntegration | None:
     """Return the CI job that this process belongs to, or `None` if no provider is detected."""
     for provider, variables in ci_providers().items():
         if variables["detected_by"] in os.environ:
-            names = ("run_id", "job", "commit", "ref")
-            said = {name: os.environ.get(variables[name]) for name in names}
-            return evidence.ContinuousIntegration(provider=provider, **said)
+            return evidence.ContinuousIntegration(
+                provider=provider,
+                run_id=os.environ.get(variables["run_id"]),
+                job=os.environ.get(variables["job"]),
+                commit=os.environ.get(variables["commit"]),
+                ref=os.environ.get(variables["ref"]),
+            )
     return None
 
 
@@ -188,16 +196,18 @@ def look_closer(
 
 def list_distributions(folders: Iterable[str]) -> tuple[str, ...]:
     """Return `name-version` of what is installed, from the names of metadata folders alone."""
-    found: dict[str, str] = {}
+    distributions: dict[str, str] = {}
     for folder in folders:
+        entries: list[str] = []
         with suppress(OSError):
-            for entry in os.listdir(folder):
-                told = _METADATA_FOLDER.fullmatch(entry)
-                if told is not None:
-                    name = told["name"].replace("_", "-")
-                    # As in imports, the first one counts.
-                    found.setdefault(name.lower(), f"{name}-{told['version']}")
-    return tuple(sorted(found.values())[:_MAX_DISTRIBUTIONS])
+            entries = os.listdir(folder)
+        for entry in entries:
+            installed = _name_and_version(entry)
+            if installed is not None:
+                name, version = installed
+                # As in imports, the first one counts.
+                distributions.setdefault(name.lower(), f"{name}-{version}")
+    return tuple(sorted(distributions.values())[:_MAX_DISTRIBUTIONS])
 
 
 def find_commit(rootdir: Path, ci: evidence.ContinuousIntegration | None) -> Commit:
@@ -211,30 +221,42 @@ def find_commit(rootdir: Path, ci: evidence.ContinuousIntegration | None) -> Com
     """
     until = time.monotonic() + MAX_SECONDS
 
-    def ask(*arguments: str) -> str:
-        status, said = ask_git(rootdir, until, *arguments)
-        return said if status == 0 else ""
+    def ask(arguments: str) -> str:
+        status, answer = ask_git(rootdir, until, *arguments.split())
+        return answer if status == 0 else ""
 
-    head = ask("rev-parse", "HEAD", "--show-toplevel").splitlines()
-    branch = ask("symbolic-ref", "--quiet", "--short", "HEAD") if head else ""
-    if ci is not None:
-        ref = ci.ref or ""
-        if ref.startswith("refs/") and not ref.startswith("refs/heads/"):
-            ref = ""
-        of_pull_request = ci_providers().get(ci.provider, {}).get("branch", "")
-        ref = os.environ.get(of_pull_request) or ref
-        branch = ref.removeprefix("refs/heads/").removeprefix("origin/") or branch
+    head = ask("rev-parse HEAD --show-toplevel").splitlines()
+    branch = "" if ci is None else _branch_of_job(ci)
+    if head and not branch:
+        branch = ask("symbolic-ref --quiet --short HEAD")
     if len(head) != 2:
         if ci is None or ci.commit is None:
             return None, None
         return evidence.GitState(commit=ci.commit, branch=branch or None), None
+    commit, top = head
     status, _ = ask_git(rootdir, until, "diff-index", "--quiet", "HEAD", "--")
-    dirty = {0: False, 1: True}.get(status)
-    state = evidence.GitState(commit=head[0], branch=branch or None, dirty=dirty)
-    url = ask("config", "--get", "remote.origin.url")
-    found = _URL.fullmatch(url) if ":" in url else None
-    name = Path(head[1]).name if found is None else found[1]
-    bases = (ask("merge-base", "HEAD", each) for each in _MAIN_BRANCHES)
-    return state, evidence.Repository(
-        name=name, merge_base=next(filter(None, bases), None)
+    state = evidence.GitState(
+        commit=commit,
+        branch=branch or None,
+        dirty={0: False, 1: True}.get(status),
     )
+    url = ask("config --get remote.origin.url")
+    name = Path(top).name
+    hosted = _URL.fullmatch(url) if ":" in url else None
+    if hosted is not None:
+        name = hosted[1]
+    merge_base = None
+    for main in _MAIN_BRANCHES:
+        merge_base = merge_base or ask(f"merge-base HEAD {main}") or None
+    return state, evidence.Repository(name=name, merge_base=merge_base)
+
+
+def _branch_of_job(ci: evidence.ContinuousIntegration) -> str:
+    """Return the branch that a CI job is of; empty for a tag, say."""
+    variable = ci_providers().get(ci.provider, {}).get("branch", "")
+    ref = os.environ.get(variable)
+    if not ref:
+        ref = ci.ref or ""
+        if ref.startswith("refs/") and not ref.startswith("refs/heads/"):
+            return ""
+    return ref.removeprefix("refs/heads/").removeprefix("origin/")

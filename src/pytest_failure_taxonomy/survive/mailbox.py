@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pytest_failure_taxonomy.options import SUPERVISOR_VARIABLE
 from pytest_failure_taxonomy.survive import layout
@@ -99,8 +99,8 @@ def send_to_supervisor(
         Whether the supervisor reads and shows the stacks of a crash.
     """
     sent = {
-        name: each
-        for name, each in descriptors.items()
+        name: descriptor
+        for name, descriptor in descriptors.items()
         if name in (layout.STDOUT, layout.STDERR)
     }
     with suppress(OSError):
@@ -143,18 +143,28 @@ def write_message(mailbox: Path, **fields: str | None) -> None:
 
 def read_message(mailbox: Path | None) -> dict[str, Any]:
     """Return the message in a mailbox; an empty one if there is no message or no mailbox."""
-    if mailbox is not None:
-        with suppress(OSError, ValueError, RecursionError):
-            with closing_descriptor(_open(mailbox, os.O_RDONLY)) as descriptor:
-                found = json.loads(read_descriptor(descriptor, _MAX_MESSAGE_BYTES))
-            # A test may have written it.
-            if isinstance(found, dict) and all(
-                each is None or isinstance(each, str) for each in found.values()
-            ):
-                is_path = os.path.isabs(found.get("report") or "")
-                is_answer = is_path and RUN_ID.fullmatch(found.get("run_id") or "")
-                return found if is_answer or "run_id" not in found else {}
+    if mailbox is None:
+        return {}
+    with suppress(OSError, ValueError, RecursionError):
+        with closing_descriptor(_open(mailbox, os.O_RDONLY)) as descriptor:
+            message = json.loads(read_descriptor(descriptor, _MAX_MESSAGE_BYTES))
+        if _is_sound(message):
+            return cast("dict[str, Any]", message)
     return {}
+
+
+def _is_sound(message: object) -> bool:
+    """Tell whether a message has the form of one: a test may have written it."""
+    if not isinstance(message, dict):
+        return False
+    for field in message.values():
+        if field is not None and not isinstance(field, str):
+            return False
+    if "run_id" not in message:
+        return True
+    if not os.path.isabs(message.get("report") or ""):
+        return False
+    return RUN_ID.fullmatch(message["run_id"] or "") is not None
 
 
 def _open(mailbox: Path, flags: int) -> int:
@@ -196,15 +206,14 @@ class Mailbox:
         folder: Path | None = None
         try:
             # Other processes can open this one's descriptors on Linux with `/proc`.
-            if hasattr(os, "memfd_create") and os.path.isdir(f"/proc/{os.getpid()}/fd"):
+            if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
                 self.path = self._reachable(os.memfd_create(_MESSAGE))
             else:
                 folder = _make_folder()
                 self._opened.callback(_remove_folder, folder)
                 self.path = folder / _MESSAGE
-            with suppress(
-                ImportError, AttributeError, OSError
-            ):  # Windows; a path too long for one
+            # Windows; a path too long for one
+            with suppress(ImportError, AttributeError, OSError):
                 inbox = self._open_inbox(folder)
             write_message(self.path, stage=stage, report=report, inbox=inbox)
         except BaseException:
@@ -218,10 +227,11 @@ class Mailbox:
 
     def collect(self) -> None:
         """Read what pytest has answered and sent; the command has ended."""
-        said = read_message(self.path)
-        if "run_id" not in said:
+        answer = read_message(self.path)
+        if "run_id" not in answer:
             return
-        self.run_id, self.report = str(said["run_id"]), said["report"]
+        self.run_id = str(answer["run_id"])
+        self.report = answer["report"]
         if self._socket is None:
             return
         import socket
@@ -229,24 +239,25 @@ class Mailbox:
         with suppress(OSError):
             while True:  # a process may have had several runs, one after the other
                 words, descriptors, _, _ = socket.recv_fds(self._socket, 64, 8)
-                sender, is_left, letters = words.decode("ascii", "replace").partition(
-                    ":"
-                )
-                if is_left and sender == self.run_id:
-                    padded = letters.ljust(len(descriptors))
-                    self.left = read_left(zip(padded, descriptors, strict=False))
-                    continue
-                # Unbuffered: a test may have sent one, and opening that must not read from it.
-                files = [open(each, "rb", buffering=0) for each in descriptors]  # noqa: SIM115
-                read = []
-                for file in files:
-                    with file:
-                        file.seek(0)
-                        read.append(
-                            read_descriptor(file.fileno(), layout.MAX_EVENTS_BYTES)
-                        )
-                if not is_left and sender == self.run_id:
-                    self.record = read
+                self._receive(words.decode("ascii", "replace"), descriptors)
+
+    def _receive(self, words: str, descriptors: Sequence[int]) -> None:
+        """Read what was sent, and close the descriptors."""
+        sender, is_left, letters = words.partition(":")
+        if is_left and sender == self.run_id:
+            padded = letters.ljust(len(descriptors))
+            self.left = read_left(zip(padded, descriptors, strict=False))
+            return
+        # Unbuffered: a test may have sent one, and opening that must not read from it.
+        files = [open(number, "rb", buffering=0) for number in descriptors]  # noqa: SIM115
+        contents = []
+        for file in files:
+            with file:
+                file.seek(0)
+                content = read_descriptor(file.fileno(), layout.MAX_EVENTS_BYTES)
+                contents.append(content)
+        if not is_left and sender == self.run_id:
+            self.record = contents
 
     def close(self) -> None:
         """Remove the mailbox."""
@@ -258,19 +269,17 @@ class Mailbox:
         self._socket = inbox = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._opened.callback(inbox.close)
         inbox.settimeout(0)
-        if folder is not None:
-            with _short_address(folder / _INBOX) as address:
+        path = (folder or _make_folder()) / _INBOX
+        try:
+            with _short_address(path) as address:
                 inbox.bind(address)
-            return str(folder / _INBOX)
-        folder = _make_folder()
-        try:  # the socket needs a name only until it is open
-            with _short_address(folder / _INBOX) as address:
-                inbox.bind(address)
-            return str(
-                self._reachable(os.open(folder / _INBOX, os.O_PATH | os.O_NOFOLLOW))
-            )
+            if folder is not None:
+                return str(path)
+            # The socket needs a name only until it is open.
+            return str(self._reachable(os.open(path, os.O_PATH | os.O_NOFOLLOW)))
         finally:
-            _remove_folder(folder)
+            if folder is None:
+                _remove_folder(path.parent)
 
     def _reachable(self, descriptor: int) -> Path:
         """Keep a descriptor open, and return a path by which other processes can open it."""
@@ -309,7 +318,6 @@ def _short_address(path: Path) -> Iterator[str]:
     if len(os.fsencode(path)) < _ADDRESS_BYTES or not os.path.isdir("/proc/self/fd"):
         yield str(path)
         return
-    with closing_descriptor(
-        os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    ) as folder:
+    opened = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    with closing_descriptor(opened) as folder:
         yield f"/proc/self/fd/{folder}/{path.name}"

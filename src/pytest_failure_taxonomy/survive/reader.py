@@ -262,13 +262,13 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
     rest: list[tuple[str, Any]] = []
     unknown = 0
     for name, fields in parsed[1:]:
-        if (
-            name == "selection"
-        ):  # repeated each time that a worker of `--dist each` has collected
+        # Repeated each time that a worker of `--dist each` has collected.
+        if name == "selection":
             nodeids = []
         elif name == "selected":
-            named = fields.get("nodeids")
-            nodeids += map(str, named if isinstance(named, list) else ())
+            selected = fields.get("nodeids")
+            if isinstance(selected, list):
+                nodeids += map(str, selected)
         elif name in _EVENTS:
             field, kind = _EVENTS[name]
             try:
@@ -284,12 +284,7 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
     # The difference of two counters has no counts below 1.
     missing = Counter(counted) - Counter(name for name, _ in rest)
     if missing or loss:
-        words = layout.COUNTED_EVENTS
-        names = ", ".join(
-            f"{count} {words[name][count != 1]}" for name, count in missing.items()
-        )
-        why = f": {os.strerror(loss)}" if loss in errno.errorcode else ""
-        notes.append(f"the record lacks {names or 'what could not be written'}{why}")
+        notes.append(f"the record lacks {_describe_missing(missing, loss)}")
     return RecordedRun(
         header=header,
         events=rest,
@@ -299,6 +294,15 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
         notes=tuple(notes),
         **numbers,
     )
+
+
+def _describe_missing(missing: Mapping[str, int], loss: int) -> str:
+    parts = []
+    for name, count in missing.items():
+        singular, plural = layout.COUNTED_EVENTS[name]
+        parts.append(f"{count} {singular if count == 1 else plural}")
+    words = ", ".join(parts) or "what could not be written"
+    return f"{words}: {os.strerror(loss)}" if loss in errno.errorcode else words
 
 
 def read_worker(folder: Folder, worker: str) -> WorkerState:
@@ -314,19 +318,21 @@ def parse_worker(state: bytes) -> WorkerState:
     """Read a worker's state file, or what pytest's own has of the same."""
     if len(state) < PAGE or not state.startswith(layout.MAGIC):
         return WorkerState()
-    start_ns, at, length = layout.CURRENT.unpack_from(state, layout.CURRENT_AT)
+    start_ns, code, length = layout.CURRENT.unpack_from(state, layout.CURRENT_AT)
     name_bytes = state[layout.NAME_AT : PAGE][: min(length, PAGE)]
     name = name_bytes.decode("utf-8", "replace")
     test = activity = None
-    if at in layout.PHASES:
-        test = StartedTest(nodeid=name, phase=layout.PHASES[at], start_ns=start_ns)
-    elif at in layout.ACTIVITIES:
-        what, is_hook = layout.ACTIVITIES[at]
+    if code in layout.PHASES:
+        test = StartedTest(nodeid=name, phase=layout.PHASES[code], start_ns=start_ns)
+    elif code in layout.ACTIVITIES:
+        what, is_hook = layout.ACTIVITIES[code]
         activity = evidence.RunningActivity(
-            what=what, name=name or None, is_hook=is_hook
+            what=what,
+            name=name or None,
+            is_hook=is_hook,
         )
-    process_id, *capture = layout.CAPTURE.unpack_from(state, layout.CAPTURE_AT)
-    stdout, stderr = capture
+    capture = layout.CAPTURE.unpack_from(state, layout.CAPTURE_AT)
+    process_id, stdout, stderr = capture
     (tests,) = layout.numbers_at(state, layout.COUNT_AT, 1)
     return WorkerState(
         test=test,
@@ -375,23 +381,22 @@ def _parse_state(
         )
         tests = min(tests, len(nodeids), len(state) - PAGE)
     starts_at = layout.starts_offset(count)
-    in_flight, not_run = [], []
-    for index, at in enumerate(state[PAGE : PAGE + tests]):
-        if at == layout.NOT_STARTED:
+    in_flight = []
+    not_run = []
+    for index, phase_code in enumerate(state[PAGE : PAGE + tests]):
+        if phase_code == layout.NOT_STARTED:
             not_run.append(nodeids[index])
-        elif at in layout.PHASES:
+        elif phase_code in layout.PHASES:
             place = starts_at + 4 * index
             # Less than four bytes are left of a file that was cut.
             start_ms = int.from_bytes(state[place : place + 4], "little")
             test = StartedTest(
                 nodeid=nodeids[index],
-                phase=layout.PHASES[at],
+                phase=layout.PHASES[phase_code],
                 start_ns=started_ns + 1_000_000 * start_ms,
             )
             in_flight.append(test)
-    order_at = layout.order_offset(count)
-    order_bytes = min(layout.file_size(count), len(state)) - order_at if count else 0
-    starts = min(max(0, order_bytes // 4), MAX_STARTS + 1)
+    not_run += nodeids[count:]
     own = parse_worker(state[:PAGE])
     counters = _counters_in(state)
     del counters["started"]
@@ -400,8 +405,8 @@ def _parse_state(
         "counters": counters,
         "exit_code": code if finished else None,
         "in_flight": tuple(in_flight),
-        "not_run": (*not_run, *nodeids[count:]) if has_numbers else (),
-        "starts": layout.numbers_at(state, order_at, starts) if starts else (),
+        "not_run": tuple(not_run) if has_numbers else (),
+        "starts": _parse_order(state, count),
         "timer": own.timer,
         "activity": own.activity,
         "is_reported": bool(written),
@@ -409,6 +414,16 @@ def _parse_state(
     names = layout.COUNTED_EVENTS
     counts = layout.numbers_at(state, layout.COUNTED_AT, len(names))
     return fields, dict(zip(names, counts, strict=True)), loss
+
+
+def _parse_order(state: bytes, tests: int) -> tuple[int, ...]:
+    """Return the order of the tests, as far as it is there."""
+    if not tests:
+        return ()
+    order_at = layout.order_offset(tests)
+    end = min(layout.file_size(tests), len(state))
+    starts = min((end - order_at) // 4, MAX_STARTS + 1)
+    return layout.numbers_at(state, order_at, starts) if starts > 0 else ()
 
 
 def _why_unreadable(magic: bytes) -> str:

@@ -80,10 +80,11 @@ class Numbers:
 
         Each array has one more element at its end, which stands for tests that were not selected.
         """
-        starts, order = layout.starts_offset(tests), layout.order_offset(tests)
+        starts = layout.starts_offset(tests)
+        order = layout.order_offset(tests)
         self.content = content[: layout.file_size(tests)]
         self.page = content[: layout.PAGE]
-        self.counters = content[layout.COUNTERS_AT : layout.COUNTED_AT].cast("I")
+        self.counters = self.page[layout.COUNTERS_AT : layout.COUNTED_AT].cast("I")
         """In the order of `layout.COUNTERS`."""
         self.states = content[layout.PAGE : layout.PAGE + tests + 1]
         self.starts = content[starts:order].cast("I")
@@ -151,18 +152,17 @@ class Record:
 
     def arm_timer(self, seconds: float, method: str) -> None:
         """Record that a timer of pytest-timeout is armed; the method `""` means none."""
-        index, armed_ns = (
-            layout.TIMER_METHODS.index(method),
-            self.clock() if method else 0,
-        )
+        index = layout.TIMER_METHODS.index(method)
+        armed_ns = self.clock() if method else 0
         self._pack(layout.TIMER, layout.TIMER_AT, armed_ns, seconds, index)
 
     def set_current(self, name: str, state: int = layout.IN_SETUP) -> None:
         """Record that this worker starts a test, by its node id."""
         encoded = name.encode("utf-8", "backslashreplace")[: layout.MAX_NODEID_BYTES]
-        self.numbers.page[layout.NAME_AT : layout.NAME_AT + len(encoded)] = encoded
+        length = len(encoded)
+        self.numbers.page[layout.NAME_AT : layout.NAME_AT + length] = encoded
         self.keep()  # before the length: nobody may read half of a name
-        self._pack(layout.CURRENT, layout.CURRENT_AT, self.clock(), state, len(encoded))
+        self._pack(layout.CURRENT, layout.CURRENT_AT, self.clock(), state, length)
 
     def set_byte(self, place: int, number: int) -> None:
         """Record a number that is one byte; `layout` has the places."""
@@ -178,9 +178,8 @@ class Record:
         """Record what is begun that is no test, by its state and name; a test in flight stays."""
         if self.numbers.page[layout.CURRENT_STATE_AT] in layout.PHASES:
             return
-        self.set_byte(
-            layout.CURRENT_STATE_AT, layout.NOT_STARTED
-        )  # the name that was there goes
+        # The name that was there goes.
+        self.set_byte(layout.CURRENT_STATE_AT, layout.NOT_STARTED)
         self.set_current(name, state)
 
     def set_capture(self, stdout: int, stderr: int) -> None:
@@ -354,8 +353,9 @@ class DiskRecord(Record):
                 with self._open_folder() as folder:
                     self._events = self._open_events(folder)
             if self._events.is_cut():
-                lines = [_line_of(*written) for written in self._written]
-                line = b"".join([_without(each, self._fillers) for each in lines])
+                lines = [_line_of(*event) for event in self._written]
+                lines = [_without(line, self._fillers) for line in lines]
+                line = b"".join(lines)
                 self._events.clear()
             self._events.append(line)
         except OSError as error:
@@ -377,21 +377,24 @@ class DiskRecord(Record):
         self._fillers.update(fillers)
         try:
             with self.opened() as folder:
-                writing = folder.open_file(layout.EVENTS, os.O_WRONLY)
-                with files.closing_descriptor(writing) as descriptor:
-                    if files.identity_of(os.fstat(descriptor)) != self._events.identity:
-                        return
-                    reading = folder.open_file(layout.EVENTS, os.O_RDONLY)
-                    with os.fdopen(reading, "rb") as file:
-                        for offset, line in files.whole_lines(file):
-                            changed = _without(line, fillers)
-                            if changed != line:
-                                os.lseek(descriptor, offset, os.SEEK_SET)
-                                os.write(descriptor, changed)
+                self._rewrite_events(folder, fillers)
         except FileNotFoundError:  # what a test has removed holds no secret any more
             return
         except OSError as error:
             self._lose(error)
+
+    def _rewrite_events(self, folder: files.Folder, fillers: Mapping[str, str]) -> None:
+        writing = folder.open_file(layout.EVENTS, os.O_WRONLY)
+        with files.closing_descriptor(writing) as descriptor:
+            if files.identity_of(os.fstat(descriptor)) != self._events.identity:
+                return
+            reading = folder.open_file(layout.EVENTS, os.O_RDONLY)
+            with os.fdopen(reading, "rb") as file:
+                for offset, line in files.whole_lines(file):
+                    changed = _without(line, fillers)
+                    if changed != line:
+                        os.lseek(descriptor, offset, os.SEEK_SET)
+                        os.write(descriptor, changed)
 
     def opened(self) -> files.Folder:
         """Open the folder of the record."""
@@ -447,15 +450,13 @@ class DiskRecord(Record):
             return made
 
     def _open_events(self, folder: files.Folder) -> files.Journal:
-        return files.Journal(
-            folder.open_file(layout.EVENTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        )
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        return files.Journal(folder.open_file(layout.EVENTS, flags))
 
     def _lose(self, error: OSError) -> None:
         if self.lost is None:
-            self.lost = (
-                f"the record in {self.folder} is not whole: {error.strerror or error}"
-            )
+            reason = error.strerror or error
+            self.lost = f"the record in {self.folder} is not whole: {reason}"
             self._pack(layout.NUMBER, layout.LOSS_AT, error.errno or errno.EIO)
 
 
@@ -544,33 +545,38 @@ def _map_descriptor(descriptor: int, size: int) -> mmap.mmap:
 
 
 def _without(line: bytes, fillers: Mapping[str, str]) -> bytes:
-    found = {
+    fillers = {
         value: filler for value, filler in fillers.items() if _may_hold(line, value)
     }
-    if not found:
+    if not fillers:
         return line
 
     def change(text: str) -> str:
-        # Loaded already: nothing becomes known without the search for secrets.
-        from pytest_failure_taxonomy.redaction.known_values import copies_in
-
-        for value, filler in found.items():
-            begun = len(text)
-            # From the end, since a filler may be shorter than what it replaces.
-            for start, end in sorted(copies_in(text, value), reverse=True):
-                stop = min(end, begun)  # copies may overlap
-                if start < stop:
-                    text = text[:start] + filler[start - stop :] + text[stop:]
-                    begun = start
+        for value, filler in fillers.items():
+            text = _replace_copies(text, value, filler)
         return text
 
     with suppress(ValueError, RecursionError):
         event, fields = json.loads(line)
-        written = _encode([event, change_texts(fields, change, _CLOSED_FIELDS)])
-        changed = written.encode("ascii")
+        fields = change_texts(fields, change, _CLOSED_FIELDS)
+        changed = _encode([event, fields]).encode("ascii")
         if len(changed) < len(line):
             return changed.ljust(len(line) - 1) + b"\n"
     return line
+
+
+def _replace_copies(text: str, value: str, filler: str) -> str:
+    # Loaded already: nothing becomes known without the search for secrets.
+    from pytest_failure_taxonomy.redaction.known_values import copies_in
+
+    following = len(text)
+    # From the end, since a filler may be shorter than what it replaces.
+    for start, end in sorted(copies_in(text, value), reverse=True):
+        stop = min(end, following)  # copies may overlap
+        if start < stop:
+            text = text[:start] + filler[start - stop :] + text[stop:]
+            following = start
+    return text
 
 
 def _may_hold(line: bytes, value: str) -> bool:
@@ -599,12 +605,14 @@ class StackDump:
         """
         is_free = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
         if is_free and hasattr(faulthandler, "register"):
+            flags = os.O_WRONLY | os.O_APPEND
             with suppress(OSError, RuntimeError):
-                self._descriptor = record.open_file(
-                    layout.STACKS, os.O_WRONLY | os.O_APPEND
-                )
+                self._descriptor = record.open_file(layout.STACKS, flags)
                 faulthandler.register(
-                    signal.SIGTERM, file=self._descriptor, all_threads=True, chain=True
+                    signal.SIGTERM,
+                    file=self._descriptor,
+                    all_threads=True,
+                    chain=True,
                 )
                 self._signal = signal.SIGTERM
 
@@ -612,11 +620,11 @@ class StackDump:
         """Let the watcher read them, and record the signal that asks for them."""
         if record.folder is None:
             return
+        descriptor = None
         with suppress(OSError):
-            self._descriptor = record.open_file(layout.ASKED, os.O_WRONLY | os.O_APPEND)
-        self._signal = prepare_to_be_read(
-            None if self._descriptor < 0 else self._descriptor, watcher_id
-        )
+            descriptor = record.open_file(layout.ASKED, os.O_WRONLY | os.O_APPEND)
+            self._descriptor = descriptor
+        self._signal = prepare_to_be_read(descriptor, watcher_id)
         record.set_byte(layout.DUMP_SIGNAL_AT, self._signal or 0)
 
     def begin_to_tell_tasks(self, record: Record) -> None:
@@ -719,10 +727,11 @@ def prepare_to_be_read(descriptor: int | None, watcher_id: int | None) -> int | 
     number = getattr(signal, "SIGURG", None)
     if descriptor is None or number is None or not hasattr(faulthandler, "register"):
         return None
-    if signal.getsignal(number) != signal.SIG_DFL or process.catches(
-        os.getpid(), number
-    ):
-        return None  # something has a handler for it, in Python or in C
+    # Something may have a handler for it, in Python or in C.
+    if signal.getsignal(number) != signal.SIG_DFL:
+        return None
+    if process.catches(os.getpid(), number):
+        return None
     with suppress(OSError, RuntimeError, ValueError):
         faulthandler.register(number, file=descriptor, all_threads=True, chain=False)
         return int(number)
@@ -731,16 +740,11 @@ def prepare_to_be_read(descriptor: int | None, watcher_id: int | None) -> int | 
 
 def find_py_spy() -> str | None:
     """Return the path of py-spy: that of this environment, or else one on the search path."""
-    folders = [
-        os.path.dirname(sys.executable),
-        *os.environ.get("PATH", "").split(os.pathsep),
-    ]
-    for folder in folders:
+    folders = os.environ.get("PATH", "").split(os.pathsep)
+    for folder in (os.path.dirname(sys.executable), *folders):
         program = os.path.join(folder, _PY_SPY)
-        if (
-            os.path.isabs(folder)
-            and os.path.isfile(program)
-            and os.access(program, os.X_OK)
-        ):
+        if not os.path.isabs(folder) or not os.path.isfile(program):
+            continue
+        if os.access(program, os.X_OK):
             return program
     return None
