@@ -707,9 +707,9 @@ def test_numbers_that_promise_much_take_no_memory(dead: Dead, what: str) -> None
     """Neither counts in a record nor holes in files make a reader ask for their size."""
     if what == "tests":
         with (dead.record / STATE).open("r+b") as file:
-            magic, finished, code, _ = HEAD.unpack(file.read(HEAD.size))
+            magic, finished, code, _, written = HEAD.unpack(file.read(HEAD.size))
             file.seek(0)
-            file.write(HEAD.pack(magic, finished, code, 2**32 - 1))
+            file.write(HEAD.pack(magic, finished, code, 2**32 - 1, written))
     elif what in ("state", "stacks", "report"):
         place = {"state": dead.record / STATE, "stacks": dead.record / STACKS}
         os.truncate(place.get(what, dead.report), 1 << 40)

@@ -65,7 +65,7 @@ def final_report(folder: Path) -> dict[str, Any]:
 
     report: dict[str, Any] = wait_until(completed, "the report")
     assert_valid_report(report)
-    assert report["faults"] is None
+    assert report["faults"] == []
     return report
 
 
@@ -146,7 +146,7 @@ def test_deaths_of_workers(tmp_path: Path) -> None:
     ]
     assert details[0][2].endswith('own.py", line 3, in deep')
     assert run.stderr.count(FATAL) == 1
-    assert report["faults"] is None
+    assert report["faults"] == []
 
 
 @pytest.mark.slow
