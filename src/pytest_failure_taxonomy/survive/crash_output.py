@@ -91,7 +91,11 @@ def read_traces(
                 shown = replace(stacks, threads=(crashed,))
                 stack = shown.text(MAX_STACK_CHARACTERS)
     output = last_output(left.stdout, left.stderr, redact)
-    traces = Traces(output=output, stack=stack, location=location)
+    traces = Traces(
+        output=output,
+        stack=stack,
+        location=location,
+    )
     return None if traces == Traces() else traces
 
 
@@ -118,7 +122,9 @@ def last_output(
 
 def _clean_end(content: bytes, redact: Callable[[str], str]) -> str:
     text = content[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace")
-    return redact(text).rstrip("\n") if text else ""
+    if text:
+        return redact(text).rstrip("\n")
+    return ""
 
 
 def _end_of(text: str, characters: int) -> str:
@@ -127,7 +133,9 @@ def _end_of(text: str, characters: int) -> str:
         return text
     end = text[-characters:]
     head, newline, rest = end.partition("\n")
-    return rest if newline and rest.strip() and len(head) < characters // 2 else end
+    if newline and rest.strip() and len(head) < characters // 2:
+        return rest
+    return end
 
 
 class LeftByWorkers:

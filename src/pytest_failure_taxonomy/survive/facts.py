@@ -175,9 +175,11 @@ def facts_of(
     unheard.subtract(test.nodeid for test in snapshot.in_flight)
     # What the workers are at is much the same: each of them collects the same files.
     activities = [snapshot.activity, *(state.activity for state in workers.values())]
-    code, source = end.exit.code, end.exit.source
+    code = end.exit.code
+    source = end.exit.source
     if code is None and snapshot.session_code is not None:
-        code, source = snapshot.session_code, "record"
+        code = snapshot.session_code
+        source = "record"
     limits = _find_limits(snapshot, end.ended_ns, in_flight, workers)
     process_exit = replace(
         end.exit,
@@ -288,7 +290,8 @@ def _count_results(
         test.nodeid for test in snapshot.in_flight if test.phase != "teardown"
     )
     running = {test.nodeid for test in in_flight}
-    received, unreceived = Counter[str](), Counter[str]()
+    received = Counter[str]()
+    unreceived = Counter[str]()
     for state in workers.values():
         # With `--dist each` each worker has a part of the tests.
         if len(state.endings) != len(snapshot.nodeids):
@@ -347,7 +350,9 @@ def _order_tests(
     """Return in which order the tests started, as far as the record and workers tell."""
     if snapshot.missing.get("worker"):
         return None  # nobody knows what their numbers are
-    nodeids, plan, starts = snapshot.nodeids, snapshot.plan, snapshot.starts
+    nodeids = snapshot.nodeids
+    plan = snapshot.plan
+    starts = snapshot.starts
     if workers:
         starts = [*starts, *_find_unheard_starts(snapshot, workers)]
     return order_of(starts, snapshot.processes, nodeids, plan)
@@ -416,7 +421,9 @@ def limits_around(
 ) -> Iterator[evidence.TimeLimit]:
     """Yield the limits of the `timeout` commands around a process that ended then."""
     for limit in limits:
-        elapsed = None if ended_ns is None else (ended_ns - limit.started_ns) / 1e9
+        elapsed = None
+        if ended_ns is not None:
+            elapsed = (ended_ns - limit.started_ns) / 1e9
         yield evidence.TimeLimit(
             owner="timeout",
             budget_seconds=limit.budget_seconds,

@@ -27,7 +27,9 @@ def record_folder(report: Path, run_id: str) -> Path:
 
 def worker_folder(worker: str) -> str:
     """Return the name of a worker's folder: its id, in hexadecimal if the user has chosen it."""
-    return worker if _WORKER.fullmatch(worker) else f"gw-{worker.encode().hex()}"
+    if _WORKER.fullmatch(worker):
+        return worker
+    return f"gw-{worker.encode().hex()}"
 
 
 def worker_of(name: str) -> str | None:
@@ -35,9 +37,9 @@ def worker_of(name: str) -> str | None:
     if _WORKER.fullmatch(name):
         return name
     chosen = _CHOSEN_WORKER.fullmatch(name)
-    return (
-        None if chosen is None else bytes.fromhex(chosen[1]).decode("utf-8", "replace")
-    )
+    if chosen is None:
+        return None
+    return bytes.fromhex(chosen[1]).decode("utf-8", "replace")
 
 
 def remove_record(folder: Folder, *, only_looks: bool = False) -> str | None:

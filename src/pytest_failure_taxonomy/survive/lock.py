@@ -56,7 +56,8 @@ def held_record(folder: Folder, seconds: float) -> Iterator[bool]:
         yield False
         return
     try:
-        deadline, is_held = time.monotonic() + seconds, False
+        deadline = time.monotonic() + seconds
+        is_held = False
         while True:
             with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -129,19 +129,25 @@ def plan_of(config: Any) -> Plan:
 
 def _parse_seed(seed: object) -> int | None:
     digits = str(seed)
-    return int(digits) if _SEED.fullmatch(digits) else None
+    if _SEED.fullmatch(digits):
+        return int(digits)
+    return None
 
 
 def memory_use() -> evidence.MemoryUse | None:
     """Return how much memory this process and its control group have used, and may use."""
     group = find_control_group()
-    peak = None if group is None else group.peak_bytes or group.used_bytes
+    peak = None
+    if group is not None:
+        peak = group.peak_bytes or group.used_bytes
     use = evidence.MemoryUse(
         limit_bytes=None if group is None else group.limit_bytes,
         cgroup_peak_bytes=peak,
         peak_rss_bytes=peak_rss_bytes(),
     )
-    return None if use == evidence.MemoryUse() else use
+    if use == evidence.MemoryUse():
+        return None
+    return use
 
 
 @cache
@@ -226,7 +232,9 @@ def find_commit(rootdir: Path, ci: evidence.ContinuousIntegration | None) -> Com
         return answer if status == 0 else ""
 
     head = ask("rev-parse HEAD --show-toplevel").splitlines()
-    branch = "" if ci is None else _branch_of_job(ci)
+    branch = ""
+    if ci is not None:
+        branch = _branch_of_job(ci)
     if head and not branch:
         branch = ask("symbolic-ref --quiet --short HEAD")
     if len(head) != 2:
@@ -242,7 +250,9 @@ def find_commit(rootdir: Path, ci: evidence.ContinuousIntegration | None) -> Com
     )
     url = ask("config --get remote.origin.url")
     name = Path(top).name
-    hosted = _URL.fullmatch(url) if ":" in url else None
+    hosted = None
+    if ":" in url:
+        hosted = _URL.fullmatch(url)
     if hosted is not None:
         name = hosted[1]
     merge_base = None

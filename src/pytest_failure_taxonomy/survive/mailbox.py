@@ -54,8 +54,12 @@ def find_mailbox() -> Path | None:
     if not name or mailbox in _claimed:
         return None
     if _HAS_LAUNCHERS:  # the first pytest is the supervised one
-        return mailbox if "run_id" not in read_message(mailbox) else None
-    return mailbox if process_id == str(parent_behind_timeouts()) else None
+        if "run_id" not in read_message(mailbox):
+            return mailbox
+        return None
+    if process_id == str(parent_behind_timeouts()):
+        return mailbox
+    return None
 
 
 def claim_mailbox(
@@ -70,7 +74,12 @@ def claim_mailbox(
         record: the files of its record, whose descriptors are sent.
     """
     inbox = read_message(mailbox).get("inbox")
-    write_message(mailbox, report=report, run_id=run_id, inbox=inbox)
+    write_message(
+        mailbox,
+        report=report,
+        run_id=run_id,
+        inbox=inbox,
+    )
     if inbox and record:
         with suppress(OSError), ExitStack() as opened:
             descriptors = []
@@ -215,7 +224,12 @@ class Mailbox:
             # Windows; a path too long for one
             with suppress(ImportError, AttributeError, OSError):
                 inbox = self._open_inbox(folder)
-            write_message(self.path, stage=stage, report=report, inbox=inbox)
+            write_message(
+                self.path,
+                stage=stage,
+                report=report,
+                inbox=inbox,
+            )
         except BaseException:
             self.close()
             raise

@@ -42,9 +42,11 @@ def words_of_subject(stall: evidence.SeenStall) -> str:
     """Name what is stalled: a test, and its phase if that is not the call; a hook, a worker."""
     if stall.what == "test":
         phase = stall.phase or "call"
-        return f"{stall.nodeid}" if phase == "call" else f"{stall.nodeid} ({phase})"
+        return str(stall.nodeid) if phase == "call" else f"{stall.nodeid} ({phase})"
     name = stall.name or _WORDS[stall.what]
-    return f"{name} ({stall.worker})" if stall.worker else name
+    if stall.worker:
+        return f"{name} ({stall.worker})"
+    return name
 
 
 def words_of_stall(stall: evidence.SeenStall) -> str:
@@ -108,7 +110,9 @@ def parse_memory(content: bytes) -> evidence.MemorySeen | None:
         fields = to_dict(seen).values()
         numbers = [number for number in fields if isinstance(number, int)]
         numbers += [process.peak_rss_bytes for process in seen.processes]
-        return seen if min(numbers) >= 0 else None
+        if min(numbers) >= 0:
+            return seen
+        return None
     return None
 
 
@@ -124,7 +128,8 @@ def oom_kill_of(
 
 def context_of(run: RecordedRun, end: ProcessEnd) -> evidence.RunContext:
     """Return the context of a run, with its duration if the time of its end is known."""
-    header, memory = run.header, end.exit.memory
+    header = run.header
+    memory = end.exit.memory
     environment = header.context.environment
     duration = None
     if end.ended_ns is not None:

@@ -182,13 +182,15 @@ class RecordedRun:
             if name == "failure":
                 failures.append(fact)
             elif name == "rerun" and failures:
-                nodeid, worker = fact.nodeid, fact.worker
+                nodeid = fact.nodeid
+                worker = fact.worker
                 failures = evidence.without_attempt(failures, nodeid, worker)
         return failures
 
     def snapshot(self) -> Snapshot:
         """Return what the record says of the run."""
-        header, end = self.header, self.last_of("end", _End())
+        header = self.header
+        end = self.last_of("end", _End())
         workers = dict.fromkeys(worker.id for worker in self.named("worker"))
         return Snapshot(
             stage=header.stage,
@@ -302,7 +304,9 @@ def _describe_missing(missing: Mapping[str, int], loss: int) -> str:
         singular, plural = layout.COUNTED_EVENTS[name]
         parts.append(f"{count} {singular if count == 1 else plural}")
     words = ", ".join(parts) or "what could not be written"
-    return f"{words}: {os.strerror(loss)}" if loss in errno.errorcode else words
+    if loss in errno.errorcode:
+        return f"{words}: {os.strerror(loss)}"
+    return words
 
 
 def read_worker(folder: Folder, worker: str) -> WorkerState:
@@ -323,7 +327,11 @@ def parse_worker(state: bytes) -> WorkerState:
     name = name_bytes.decode("utf-8", "replace")
     test = activity = None
     if code in layout.PHASES:
-        test = StartedTest(nodeid=name, phase=layout.PHASES[code], start_ns=start_ns)
+        test = StartedTest(
+            nodeid=name,
+            phase=layout.PHASES[code],
+            start_ns=start_ns,
+        )
     elif code in layout.ACTIVITIES:
         what, is_hook = layout.ACTIVITIES[code]
         activity = evidence.RunningActivity(
@@ -350,7 +358,11 @@ def _parse_timer(state: bytes) -> Timer | None:
     if not 0 < method < len(layout.TIMER_METHODS) or not math.isfinite(budget):
         return None
     name = layout.TIMER_METHODS[method]
-    return Timer(armed_ns=armed_ns, budget_seconds=budget, method=name)
+    return Timer(
+        armed_ns=armed_ns,
+        budget_seconds=budget,
+        method=name,
+    )
 
 
 def _counters_in(state: bytes) -> dict[str, int]:
@@ -423,7 +435,9 @@ def _parse_order(state: bytes, tests: int) -> tuple[int, ...]:
     order_at = layout.order_offset(tests)
     end = min(layout.file_size(tests), len(state))
     starts = min((end - order_at) // 4, MAX_STARTS + 1)
-    return layout.numbers_at(state, order_at, starts) if starts > 0 else ()
+    if starts > 0:
+        return layout.numbers_at(state, order_at, starts)
+    return ()
 
 
 def _why_unreadable(magic: bytes) -> str:

@@ -241,7 +241,8 @@ def _with_what_it_said(
     for file in reversed([*files, *map(BytesIO, piped)]):
         if file is None:
             continue
-        tools, other = ToolOutput(), ProgramOutput()
+        tools = ToolOutput()
+        other = ProgramOutput()
         with file, suppress(OSError):
             tail = read_log(chunks_of(file), tools, other)
             told = told or tools.message(tail.line_count)
@@ -258,7 +259,11 @@ def _with_what_it_said(
     )
     if told is None and is_of_program:
         words = f"exit code {_OF_CONTAINERS}, which is that of {program} itself"
-        told = ToolMessage(tool=program, cause="daemon", line=OutputLine(0, words))
+        told = ToolMessage(
+            tool=program,
+            cause="daemon",
+            line=OutputLine(0, words),
+        )
     return replace(evidence, tool_message=told)
 
 
@@ -321,7 +326,9 @@ def why_unrecorded(command: Sequence[str]) -> Absence | None:
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     name = shutil.which(interpreter[0]) or interpreter[0]
-    script = None if "-m" in command else shutil.which(command[0])
+    script = None
+    if "-m" not in command:
+        script = shutil.which(command[0])
     if state == "no-pytest":
         words = f"pytest is not installed in {name}; give the Python of the project"
         return Absence(words=words, has_pytest=False)
@@ -331,8 +338,12 @@ def why_unrecorded(command: Sequence[str]) -> Absence | None:
             lowest = ".".join(map(str, _LOWEST_PYTHON))
             right = f"it needs Python {lowest} or newer, and that is {version[0]}.{version[1]}"
             script = None
-        belongs = f", to which {script} belongs" if script else ""
-        instead = f"run {sys.executable} -m pytest instead, or " if script else ""
+        belongs = ""
+        if script:
+            belongs = f", to which {script} belongs"
+        instead = ""
+        if script:
+            instead = f"run {sys.executable} -m pytest instead, or "
         return Absence(
             words=f"pytest-failure-taxonomy is not installed in {name}{belongs}: the report has "
             "nothing to go by but the exit code, and the output where that is a file; "
@@ -356,8 +367,12 @@ def _interpreter_of(command: Sequence[str]) -> list[str]:
     """Return the command of the interpreter that runs pytest; an empty one if it is unknown."""
     name = Path(command[0]).name
     if name.startswith(("python", "pypy")):
-        return list(command[: command.index("-m")]) if "-m" in command else []
-    script = shutil.which(command[0]) if name in _PYTEST else None
+        if "-m" in command:
+            return list(command[: command.index("-m")])
+        return []
+    script = None
+    if name in _PYTEST:
+        script = shutil.which(command[0])
     if script is None:
         return []
     try:

@@ -138,11 +138,14 @@ class Watch:
         except OSError as error:
             self.leave_to_parent()
             said = error.strerror or str(error)
-            return f"{error.filename}: {said}" if error.filename else said
+            if error.filename:
+                return f"{error.filename}: {said}"
+            return said
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        self._process_id, self._run_id = process_id, run_id
+        self._process_id = process_id
+        self._run_id = run_id
         _watched.add(process_id)
         return None
 
@@ -214,7 +217,8 @@ def is_program() -> bool:
     frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no other way to see the callers
     is_called = False
     while frame is not None:
-        name, module = frame.f_code.co_name, frame.f_globals.get("__name__")
+        name = frame.f_code.co_name
+        module = frame.f_globals.get("__name__")
         if module == "_pytest.config":
             if name in _STARTS:
                 return True

@@ -161,8 +161,12 @@ class Supervisor:
 
     def _wait(self) -> int:
         while True:
-            left = None if self._deadline is None else self._deadline - time.monotonic()
-            seconds = None if left is None else min(max(left, 0.0), MAX_WAIT_SECONDS)
+            left = None
+            if self._deadline is not None:
+                left = self._deadline - time.monotonic()
+            seconds = None
+            if left is not None:
+                seconds = min(max(left, 0.0), MAX_WAIT_SECONDS)
             returncode = self._child.wait(seconds)
             if returncode is not None:
                 return returncode
@@ -498,7 +502,9 @@ class OutputRelay:
         if self._pipes:
             self._waking = os.pipe()
             self._thread = threading.Thread(
-                target=self._work, name="output relay", daemon=True
+                target=self._work,
+                name="output relay",
+                daemon=True,
             )
             self._thread.start()
 

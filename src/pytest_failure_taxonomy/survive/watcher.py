@@ -71,7 +71,9 @@ def watch(
     options["folder"] = folder
     beginning = _read(files[1])
     stalls = Stalls(files, process_id, report, run_id, options)
-    memory_file = f"{folder}/{layout.MEMORY}" if folder else None
+    memory_file = None
+    if folder:
+        memory_file = f"{folder}/{layout.MEMORY}"
     memory = MemorySampler(process_id, memory_file)
     _wait_for_end(pidfd, channel, files[0], [stalls, memory])
     ended_ns = time.monotonic_ns()
@@ -90,7 +92,9 @@ def watch(
     from pytest_failure_taxonomy.taxonomy.evidence import Left
     from pytest_failure_taxonomy.taxonomy.values import replace
 
-    returncode = None if status is None else os.waitstatus_to_exitcode(status)
+    returncode = None
+    if status is not None:
+        returncode = os.waitstatus_to_exitcode(status)
     observed = stalls.observed()
     # A test may have truncated the events since.
     events = max(beginning, _read(files[1]), key=len)
@@ -252,7 +256,9 @@ class Stalls:
 
     def observed(self) -> bytes:
         """Return what the children have seen."""
-        return b"" if self.observations < 0 else _read(self.observations)
+        if self.observations < 0:
+            return b""
+        return _read(self.observations)
 
     def _has_child_ended(self) -> bool:
         if os.waitpid(self._child, os.WNOHANG)[0]:

@@ -123,7 +123,8 @@ class Record:
 
     def make_room(self, tests: int, *, is_more: bool = False) -> None:
         """Have arrays for a number of tests."""
-        before, self.numbers = self.numbers, _zeros(tests)
+        before = self.numbers
+        self.numbers = _zeros(tests)
         self.numbers.page[:] = before.page
         arrays = zip(self.numbers.arrays, before.arrays, strict=True)
         for array, beginning in arrays if is_more else ():
@@ -299,7 +300,8 @@ class DiskRecord(Record):
                 self._write_again()
                 return
         if place is not None:
-            numbers, disk = self.numbers, self._disk
+            numbers = self.numbers
+            disk = self._disk
             disk.starts[index] = numbers.starts[index]
             disk.order[place] = numbers.order[place]
         # A start comes before the state that makes it valid: this process may die in between.
@@ -536,8 +538,10 @@ def _map_descriptor(descriptor: int, size: int) -> mmap.mmap:
     memory = mmap.mmap(-1, size)
     system = ctypes.CDLL(None, use_errno=True)
     address = ctypes.byref(ctypes.c_char.from_buffer(memory))
-    access, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | _MAP_FIXED
-    length, offset = ctypes.c_size_t(size), ctypes.c_long(0)
+    access = mmap.PROT_READ | mmap.PROT_WRITE
+    flags = mmap.MAP_SHARED | _MAP_FIXED
+    length = ctypes.c_size_t(size)
+    offset = ctypes.c_long(0)
     if system.mmap(address, length, access, flags, descriptor, offset) == -1:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -733,7 +737,12 @@ def prepare_to_be_read(descriptor: int | None, watcher_id: int | None) -> int | 
     if process.catches(os.getpid(), number):
         return None
     with suppress(OSError, RuntimeError, ValueError):
-        faulthandler.register(number, file=descriptor, all_threads=True, chain=False)
+        faulthandler.register(
+            number,
+            file=descriptor,
+            all_threads=True,
+            chain=False,
+        )
         return int(number)
     return None
 

@@ -98,7 +98,8 @@ def state_of(seen: list[Movement]) -> str:
         `blocked` if nothing has; `polling` if it woke up and did nothing else; `busy` if there was
         work: CPU time or bytes, its own or a child's.
     """
-    first, last = seen[0], seen[-1]
+    first = seen[0]
+    last = seen[-1]
     seconds = (last.at_ns - first.at_ns) / 1e9
     idle_ticks = max(1.0, seconds * _TICKS_A_SECOND * IDLE_SHARE)
     ticks = max(last.ticks - first.ticks, last.child_ticks - first.child_ticks)
@@ -111,7 +112,9 @@ def state_of(seen: list[Movement]) -> str:
         return "busy"
     if last.wakes != first.wakes:
         return "polling"
-    return "blocked" if last.preempted == first.preempted else "busy"
+    if last.preempted == first.preempted:
+        return "blocked"
+    return "busy"
 
 
 class Unit:
@@ -361,7 +364,12 @@ def movement_of(process_id: int, thread_id: int, now_ns: int) -> Movement:
     threads = [f"{folder}/{name}" for name in os.listdir(f"/proc/{folder}")]
     running = f"{folder}/{thread_id}"
     own = [running] if running in threads else threads[:MAX_THREADS]
-    movement = Movement(at_ns=now_ns, wakes={}, child_written={}, others={})
+    movement = Movement(
+        at_ns=now_ns,
+        wakes={},
+        child_written={},
+        others={},
+    )
     for thread in own:
         movement.add_thread(thread)
     for thread in threads[:MAX_THREADS]:
@@ -403,7 +411,9 @@ def _written_by(process: int | str) -> int:
     content = read(f"/proc/{process}/io", PAGE)
     _, _, rest = content.partition(b"wchar:")
     words = rest.split(None, 1)
-    return int(words[0]) if words else 0
+    if words:
+        return int(words[0])
+    return 0
 
 
 def is_suspended(process_id: int) -> bool:

@@ -91,7 +91,9 @@ def _as_ended(stall: SeenStall) -> SeenStall:
 
 
 def _worker_of(unit: Unit) -> str | None:
-    return worker_of(unit.name) if unit.name else None
+    if unit.name:
+        return worker_of(unit.name)
+    return None
 
 
 def _is_in_debugger(stacks: Stacks) -> bool:
@@ -142,7 +144,9 @@ class StallInspection:
         seen = []
         for unit in units:
             subject = self._subject_of(unit)
-            stall = None if subject is None else self._stall(unit, subject)
+            stall = None
+            if subject is not None:
+                stall = self._stall(unit, subject)
             if stall is not None:
                 seen.append(stall)
         if not self._is_alive():  # what was seen last is what it died of
@@ -335,7 +339,12 @@ class StallInspection:
         It is `None` if the process need not make progress.
         """
         run = self._run
-        nothing = Stall(state="blocked", seconds=0.0, where=None, stack=None)
+        nothing = Stall(
+            state="blocked",
+            seconds=0.0,
+            where=None,
+            stack=None,
+        )
         seen = SeenStall(
             what="session",
             stall=nothing,
@@ -347,7 +356,8 @@ class StallInspection:
         test = max(run.in_flight, key=lambda test: test.start_ns, default=None)
         if unit.name:
             worker = parse_worker(self._page_of(unit.name))
-            test, activity = worker.test, worker.activity
+            test = worker.test
+            activity = worker.activity
             if test is None and activity is None:
                 return None
         elif run.exit_code is not None:
@@ -358,7 +368,12 @@ class StallInspection:
         elif any(self._workers()) and (activity is None or activity.what != "session"):
             return replace(seen, what="controller")
         if test is not None:
-            return replace(seen, what="test", nodeid=test.nodeid, phase=test.phase)
+            return replace(
+                seen,
+                what="test",
+                nodeid=test.nodeid,
+                phase=test.phase,
+            )
         if activity is not None:
             return replace(seen, what=activity.what, name=activity.name)
         is_collecting = len(run.not_run) == len(run.nodeids)

@@ -127,7 +127,9 @@ class Thread:
     def own_place(self, rootdir: Path) -> Location | None:
         """Return the innermost line of the user's own code."""
         depth = self.own_depth(rootdir)
-        return None if depth is None else self.frames[depth].place(rootdir)
+        if depth is None:
+            return None
+        return self.frames[depth].place(rootdir)
 
     def text(self) -> str:
         """Return the stack in Python's own form, the deepest frame first."""
@@ -236,7 +238,9 @@ class Stacks:
         elif depth is not None:
             called = frames[depth - 1].short_name
         place = frame.place(rootdir)
-        line = f":{place.line}" if place.line else ""
+        line = ""
+        if place.line:
+            line = f":{place.line}"
         return f"{called} ({place.path}{line})"
 
     def text(self, max_characters: int) -> str:
@@ -282,7 +286,9 @@ def _call_at(frame: StackFrame) -> str | None:
         names = list(islice(calls, 2))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return names[0] if len(names) == 1 else None
+    if len(names) == 1:
+        return names[0]
+    return None
 
 
 def _calls_on_line(tree: ast.AST, line: int) -> Iterator[str | None]:
@@ -294,7 +300,9 @@ def _calls_on_line(tree: ast.AST, line: int) -> Iterator[str | None]:
         last = getattr(node, "end_lineno", line)
         if not first <= line <= last:
             continue
-        called = node.func if isinstance(node, ast.Call) else None
+        called = None
+        if isinstance(node, ast.Call):
+            called = node.func
         if isinstance(called, ast.Attribute):
             if called.end_lineno == line:  # as in a traceback: that of a method's name
                 yield called.attr
@@ -332,7 +340,9 @@ def parse_faulthandler(text: str) -> Stacks | None:
     is_after_empty = True
     for ended_line in text[:MAX_STACKS_CHARACTERS].split("\n"):
         line = ended_line.removesuffix("\r")
-        frame = None if frames is None else _FRAME.fullmatch(line)
+        frame = None
+        if frames is not None:
+            frame = _FRAME.fullmatch(line)
         if frames is not None and frame is not None:
             if len(frames) < _MAX_FRAMES:
                 frames.append(_parse_frame(*frame.groups()))
@@ -355,7 +365,9 @@ def parse_faulthandler(text: str) -> Stacks | None:
 
 
 def _parse_frame(path: str | None, number: str, function: str) -> StackFrame:
-    line = int(number) if number.isdecimal() else None
+    line = None
+    if number.isdecimal():
+        line = int(number)
     return _frame(_unescaped(function), _unescaped(path or "???"), line)
 
 
@@ -390,7 +402,12 @@ def _read_header(
 def _parse_thread(line: str) -> Thread | None:
     """Return the thread whose frames come below a line, if it is a thread's."""
     if line == _ONE_STACK:
-        return Thread(name=None, thread_id=None, is_current=True, frames=())
+        return Thread(
+            name=None,
+            thread_id=None,
+            is_current=True,
+            frames=(),
+        )
     header = _THREAD.fullmatch(line)
     if header is None:
         return None
@@ -471,7 +488,9 @@ def parse_py_spy(text: str) -> Stacks | None:
         for fields in content[:_MAX_THREADS]
         if isinstance(fields, dict) and isinstance(fields.get("frames"), list)
     ]
-    return Stacks(threads=tuple(threads), source="py-spy") if threads else None
+    if threads:
+        return Stacks(threads=tuple(threads), source="py-spy")
+    return None
 
 
 def _thread_of_py_spy(fields: dict[str, Any]) -> Thread:
@@ -479,7 +498,8 @@ def _thread_of_py_spy(fields: dict[str, Any]) -> Thread:
     for frame in fields["frames"][:_MAX_FRAMES]:
         if not isinstance(frame, dict):
             continue
-        function, path = frame.get("name"), frame.get("filename")
+        function = frame.get("name")
+        path = frame.get("filename")
         if isinstance(function, str) and isinstance(path, str):
             frames.append(_frame(function, path, frame.get("line")))
     name = fields.get("thread_name")
@@ -582,7 +602,9 @@ def read_stacks(
 
 
 def _reason_of(error: Exception) -> str:
-    strerror = error.strerror if isinstance(error, OSError) else None
+    strerror = None
+    if isinstance(error, OSError):
+        strerror = error.strerror
     return strerror or str(error)
 
 
@@ -616,7 +638,8 @@ def _ask_py_spy(process_id: int, seconds: float) -> Stacks:
     )
     assert child.stdout is not None  # noqa: S101 - both are pipes
     assert child.stderr is not None  # noqa: S101 - likewise
-    output, complaint = bytearray(), bytearray()
+    output = bytearray()
+    complaint = bytearray()
     # Not by `communicate`, which has no limit to what it reads.
     pipes = (
         (child.stdout, output, MAX_STACKS_CHARACTERS),
@@ -679,11 +702,13 @@ def _wait_until_quiet(descriptor: int, start: int, seconds: float) -> None:
     """Wait until a file has grown from a size and grows no more."""
     now = time.monotonic()
     deadline = now + seconds
-    size, changed = start, now
+    size = start
+    changed = now
     while now < deadline:
         size_now = os.fstat(descriptor).st_size
         if size_now != size:
-            size, changed = size_now, now
+            size = size_now
+            changed = now
         elif size > start and now - changed > _QUIET_SECONDS:
             return
         time.sleep(_LOOK_SECONDS)
