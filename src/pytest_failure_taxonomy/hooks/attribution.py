@@ -81,7 +81,12 @@ def attribution(
         raise ValueError(
             f"the kind {kind} refines {names}, not {known}; give that reason"
         )
-    return Attribution(reason=known, kind=kind, source=source, detail=detail)
+    return Attribution(
+        reason=known,
+        kind=kind,
+        source=source,
+        detail=detail,
+    )
 
 
 def ask_user(
@@ -101,7 +106,9 @@ def ask_user(
         return said
     try:
         answer = node.ihook.pytest_failure_taxonomy_classify(
-            exception=error, nodeid=node.nodeid, phase=phase
+            exception=error,
+            nodeid=node.nodeid,
+            phase=phase,
         )
         if answer is None:
             return None

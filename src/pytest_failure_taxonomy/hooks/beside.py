@@ -60,7 +60,9 @@ def telling_line(printed: object, *, or_last: bool = False) -> str:
     telling = [line for line in lines if re.match(_TELLING, line)]
     reasons = [line for line in telling if not re.match(_CLOSING, line)]
     shown = reasons or telling or (lines if or_last else [])
-    return shown[-1][:_MAX_LINE] if shown else ""
+    if shown:
+        return shown[-1][:_MAX_LINE]
+    return ""
 
 
 def printed_before(

@@ -174,7 +174,8 @@ def _are_near(left: Any, right: Any) -> bool:
         return True
     if kinds == {datetime}:
         if (left.tzinfo is None) != (right.tzinfo is None):
-            left, right = left.replace(tzinfo=None), right.replace(tzinfo=None)
+            left = left.replace(tzinfo=None)
+            right = right.replace(tzinfo=None)
     elif kinds == {date, datetime}:
         left, right = (
             date(value.year, value.month, value.day) for value in (left, right)

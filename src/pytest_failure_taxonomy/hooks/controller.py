@@ -67,11 +67,9 @@ class _Worker:
         returncode = (
             _returncode(self.node, 0) if self.returncode is None else self.returncode
         )
-        signal = (
-            signal_name(-returncode)
-            if returncode is not None and returncode < 0
-            else None
-        )
+        signal = None
+        if returncode is not None and returncode < 0:
+            signal = signal_name(-returncode)
         error = self.seen.get("error")
         ending: Literal["finished", "died", "interrupted", "exited"] = "finished"
         if self.has_exited:
@@ -169,10 +167,8 @@ class ControllerRecorder:
         popen = _popen_of(node)
         if popen is not None:
             known = self._workers[worker]
-            known.seen["process_id"], known.ready_ns = (
-                int(popen.pid),
-                time.monotonic_ns(),
-            )
+            known.seen["process_id"] = int(popen.pid)
+            known.ready_ns = time.monotonic_ns()
             self._session.log.write("worker", worker=known.end())
         with suppress(OSError), self._record.opened() as folder:
             state = read_worker(folder, worker)
@@ -233,11 +229,9 @@ class ControllerRecorder:
         if output.get("exit") and not worker.has_exited:
             worker.has_exited = True
             place = output["exit"]["place"]  # it ends that worker alone
-            where = (
-                None
-                if place is None
-                else evidence.Location(path=place[0], line=place[1])
-            )
+            where = None
+            if place is not None:
+                where = evidence.Location(path=place[0], line=place[1])
             self._session.interrupt("Exit", output["exit"]["message"], where)
         if output.get("refusal"):
             refusal = evidence.RunError(origin="usage", message=output["refusal"])
@@ -252,7 +246,8 @@ class ControllerRecorder:
             self._session.log.write("worker", worker=worker.end())
 
     def _see_death(self, worker: _Worker) -> None:
-        name, seen = worker.node.gateway.id, worker.seen
+        name = worker.node.gateway.id
+        seen = worker.seen
         state = self._state_of(name)
         if state.test is not None:  # the limit that was nearest
             now_ns = time.monotonic_ns()
@@ -289,7 +284,9 @@ class ControllerRecorder:
     def _read_traces(self, worker: _Worker) -> None:
         end = worker.end()
         exit_seen = evidence.ProcessExit(
-            code=end.exit_code, signal=end.signal, source="xdist"
+            code=end.exit_code,
+            signal=end.signal,
+            source="xdist",
         )
         worker.seen["traces"] = self._traces.read(end.id, exit_seen) or end.traces
 

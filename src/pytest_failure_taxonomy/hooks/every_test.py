@@ -52,10 +52,8 @@ class EveryTest:
         try:
             kept = self._tests.get(report.nodeid)
             if kept is None:
-                start, worker = (
-                    getattr(report, "start", None),
-                    getattr(report, "worker_id", None),
-                )
+                start = getattr(report, "start", None)
+                worker = getattr(report, "worker_id", None)
                 kept = self._tests[report.nodeid] = _Kept(start, worker)
             kept.seconds += report.duration
             if report.outcome == "passed":
@@ -67,7 +65,8 @@ class EveryTest:
             elif hasattr(report, "context"):
                 pass  # after a failed subtest its test's own follows
             elif str(report.outcome) == "rerun":  # pytest-rerunfailures
-                kept.outcome, kept.has_failed_before = "failed", True
+                kept.outcome = "failed"
+                kept.has_failed_before = True
             elif report.outcome == "skipped":
                 kept.outcome = "xfailed" if hasattr(report, "wasxfail") else "skipped"
             elif report.when == "call":

@@ -406,7 +406,9 @@ def _facts_of_run(
     # Where tracemalloc is on, pytest tells where the object was made.
     _, _, stack = message.partition("\nObject allocated at:\n")
     place = origin.own_place_in([*origin.printed_frames(stack)], origins.rootdir)
-    return {} if place is None else {"allocated": f"{place.path}:{place.line}"}
+    if place is None:
+        return {}
+    return {"allocated": f"{place.path}:{place.line}"}
 
 
 def _place_of(
@@ -424,7 +426,8 @@ def _place_of(
     if frame.owner != "pytest":
         return {"place": f"{frame.path}:{frame.line}"}
     names = inspection.entries_of(error)[-1].tb_frame.f_locals
-    path, line = names.get("path"), names.get("lineno")
+    path = names.get("path")
+    line = names.get("lineno")
     if type(path) is not _PATH or type(line) is not int:
         return {}
     place = own_files.location(str(path), line + 1, origins.rootdir)
@@ -450,7 +453,9 @@ def _stored(holder: Any, path: str) -> Any:
             elif issubclass(kind, tuple):  # not by a method of a class of the user's
                 items = tuple.__getitem__(holder, slice(None))
             index = int(step)
-            holder = items[index] if index < len(items) else None
+            holder = None
+            if index < len(items):
+                holder = items[index]
         elif kind is dict:
             holder = holder.get(step)
         else:
@@ -486,7 +491,11 @@ def _memory_pressure() -> evidence.MemoryPressure | None:
     except MemoryError:  # nothing at all is left, and what of is unknown
         return None
     pressures = [
-        evidence.MemoryPressure(limit=name, used_bytes=use, limit_bytes=limit)
+        evidence.MemoryPressure(
+            limit=name,
+            used_bytes=use,
+            limit_bytes=limit,
+        )
         for name, (use, limit) in used.items()
     ]
     return max(pressures, key=_used_share, default=None)
@@ -584,7 +593,9 @@ def words_of(
 def _typed(error: BaseException, message: str) -> str:
     """Return type and message, as Python prints them."""
     name = inspection.name_of(type(error))
-    return f"{name}: {message}" if message else name
+    if message:
+        return f"{name}: {message}"
+    return name
 
 
 def _words_of_uncaught(error: BaseException, rootdir: Path) -> str:
@@ -593,10 +604,12 @@ def _words_of_uncaught(error: BaseException, rootdir: Path) -> str:
     It was raised in a thread, say. With `-W error` the warning, or a group of several, is raised
     outside of any test.
     """
-    first, others = error, 0
+    first = error
+    others = 0
     if issubclass(type(error), BaseExceptionGroup):
         members = origin.exceptions_in(error)
-        first, others = members[0], len(members) - 1
+        first = members[0]
+        others = len(members) - 1
     where = _UNCAUGHT.get(inspection.dotted_name_of(type(first)))
     uncaught = inspection.direct_cause_of(first)
     if where is None or uncaught is None:
@@ -605,12 +618,16 @@ def _words_of_uncaught(error: BaseException, rootdir: Path) -> str:
 
 
 def _and_others(count: int) -> str:
-    return f" (and {count} more)" if count else ""
+    if count:
+        return f" (and {count} more)"
+    return ""
 
 
 def words_of_plugin(path: str) -> str:
     """Return name and version of the distribution that has a plugin's file; empty for none."""
-    distribution = distribution_of(path) if _is_installed(path) else None
+    distribution = None
+    if _is_installed(path):
+        distribution = distribution_of(path)
     return "" if distribution is None else distribution.words
 
 
@@ -742,7 +759,9 @@ def _crash_of(longrepr: object) -> Any:
     if type(longrepr) is ExceptionChainRepr:
         return longrepr.reprcrash
     crash = inspection.attribute_of(longrepr, "reprcrash")
-    return crash if inspection.module_of(type(crash)).startswith("_pytest.") else None
+    if inspection.module_of(type(crash)).startswith("_pytest."):
+        return crash
+    return None
 
 
 def _add_traceback(lines: list[str], reprtraceback: Any) -> None:

@@ -169,11 +169,9 @@ def defer_sigint(function: Function) -> Function:
 def _place_of(error: BaseException) -> tuple[str, int] | None:
     """Return file and line that an exception was raised in."""
     entries = inspection.entries_of(error)
-    return (
-        (entries[-1].tb_frame.f_code.co_filename, entries[-1].tb_lineno)
-        if entries
-        else None
-    )
+    if entries:
+        return (entries[-1].tb_frame.f_code.co_filename, entries[-1].tb_lineno)
+    return None
 
 
 def _is_of_surroundings(error: BaseException) -> bool:

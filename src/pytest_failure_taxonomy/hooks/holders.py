@@ -163,7 +163,9 @@ def _call_at(entry: TracebackType) -> ast.Call | None:
         expression = ast.parse(part, mode="eval").body
     except (SyntaxError, ValueError):
         return None
-    return expression if isinstance(expression, ast.Call) else None
+    if isinstance(expression, ast.Call):
+        return expression
+    return None
 
 
 def _plain_value(node: ast.expr, frame: FrameType) -> Any:

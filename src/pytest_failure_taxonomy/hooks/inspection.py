@@ -71,7 +71,9 @@ _RAISE: Final = opmap["RAISE_VARARGS"]
 def module_of(kind: type) -> str:
     """Return the module of a type; `<unknown>` where code has assigned something else to it."""
     module: object = _MODULE(kind)
-    return module if type(module) is str else "<unknown>"
+    if type(module) is str:
+        return module
+    return "<unknown>"
 
 
 def dotted_name_of(kind: type) -> str:
@@ -100,7 +102,9 @@ def field_of(error: BaseException, owner: type[BaseException], name: str) -> Any
 def holder_of(error: BaseException) -> Any:
     """Return what an `AttributeError` says that it lacks an attribute; `None` if unknown."""
     is_attribute = issubclass(type(error), AttributeError)
-    return field_of(error, AttributeError, "obj") if is_attribute else None
+    if is_attribute:
+        return field_of(error, AttributeError, "obj")
+    return None
 
 
 def entries_of(error: BaseException) -> list[TracebackType]:
@@ -146,7 +150,9 @@ def function_in(one: object) -> FunctionType | None:
     """Return a function in Python, or the one of a method; `None` for any other object."""
     if type(one) is MethodType:
         one = one.__func__
-    return one if type(one) is FunctionType else None
+    if type(one) is FunctionType:
+        return one
+    return None
 
 
 def is_of_fixture_lookup(error: BaseException) -> bool:
@@ -179,7 +185,9 @@ def text_of(error: BaseException, formatted: str = "") -> str:
             return f"<message not available: {name_of(type(failure))}>"
     module = module_of(kind)
     head = name_of(kind) if module in ("builtins", "__main__") else dotted_name_of(kind)
-    return "" if formatted == head else formatted.removeprefix(f"{head}: ")
+    if formatted == head:
+        return ""
+    return formatted.removeprefix(f"{head}: ")
 
 
 def says_plainly(error: BaseException) -> bool:

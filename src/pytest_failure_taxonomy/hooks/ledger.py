@@ -59,7 +59,8 @@ class Ledger:
         self.running = ""
         folder = _folder_now()
         if folder != self._folder:
-            self._before, self._folder = self._folder, folder
+            self._before = self._folder
+            self._folder = folder
             self._changed_by = "" if folder == self._first else nodeid
 
     def returned_fork(self) -> str:
@@ -112,26 +113,36 @@ class Ledger:
         family = holders.Family(self.record)
         if not is_in_use:
             file, words = family.holder_of_lock()
-            return {"locked": file, "held_by": words} if file else {}
+            if file:
+                return {"locked": file, "held_by": words}
+            return {}
         entries = inspection.entries_of(error)
         if "port" not in facts and entries:
             facts = holders.address_in_call(entries[-1])
         port = facts.get("port", "")
-        words = family.holder_of_port(int(port)) if port.isdigit() else ""
-        return facts | {"held_by": words} if words else {**facts}
+        words = ""
+        if port.isdigit():
+            words = family.holder_of_port(int(port))
+        if words:
+            return facts | {"held_by": words}
+        return {**facts}
 
     def _words_of_loss(self) -> str:
         """Say who has lost the working folder, as far as that is known."""
-        who, before = self._changed_by, self._before
+        who = self._changed_by
+        before = self._before
         if self._folder != _GONE:  # the test that runs has not been compared yet
-            who, before = self.running, self._folder
+            who = self.running
+            before = self._folder
         try:
             path = os.readlink("/proc/self/cwd").removesuffix(_DELETED)
         except OSError:  # another system than Linux
             return f"since {who}" if who else ""
         if not who:
             return ""
-        return f"{who} deleted it" if path == before else f"{who} had changed to it"
+        if path == before:
+            return f"{who} deleted it"
+        return f"{who} had changed to it"
 
     def _begin_in_child(self) -> None:
         self._forked_in = self.running

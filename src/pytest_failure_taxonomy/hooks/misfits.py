@@ -193,9 +193,13 @@ def _module_asked(error: BaseException, message: str, asking: TracebackType) -> 
     holder = inspection.holder_of(error)
     if holder is not None:
         name = inspection.field_of(error, AttributeError, "name")
-        return _module_of(holder) if _writes(code, name) else ""
+        if _writes(code, name):
+            return _module_of(holder)
+        return ""
     call = re.match(_SIGNATURE, message)
-    return "" if call is None else _module_called(asking, *call.groups())
+    if call is None:
+        return ""
+    return _module_called(asking, *call.groups())
 
 
 def _module_of(holder: object) -> str:
@@ -210,7 +214,9 @@ def _module_called(asking: TracebackType, function: str, keyword: str | None) ->
     is_written = code.co_code[asking.tb_lasti] != opmap["CALL_FUNCTION_EX"]
     if keyword:
         is_written = _writes(code, keyword)
-    return _module_with(function, asking.tb_frame) if is_written else ""
+    if is_written:
+        return _module_with(function, asking.tb_frame)
+    return ""
 
 
 def _writes(code: CodeType, name: object) -> bool:
@@ -262,7 +268,9 @@ def _distribution_at(
 ) -> Distribution | None:
     frame = entry.tb_frame
     file = tracebacks.file_of_frame(frame)
-    return None if file is None else _distribution(file, frame.f_globals, origins)
+    if file is None:
+        return None
+    return _distribution(file, frame.f_globals, origins)
 
 
 def _distribution_with(module: str, origins: OriginFinder) -> Distribution | None:
@@ -270,7 +278,8 @@ def _distribution_with(module: str, origins: OriginFinder) -> Distribution | Non
     file = None
     while module and file is None:
         file = inspection.attribute_of(sys.modules.get(module), "__file__")
-        top, module = module, module.rpartition(".")[0]
+        top = module
+        module = module.rpartition(".")[0]
     if type(file) is str:
         return _distribution(file, {"__name__": top}, origins)
     is_pythons = top in sys.modules and top in sys.stdlib_module_names
@@ -286,7 +295,9 @@ def _distribution(
         return None
     if frame.owner == "python":
         return _PYTHON
-    return None if frame.package is None else distribution_of(os.path.abspath(file))
+    if frame.package is None:
+        return None
+    return distribution_of(os.path.abspath(file))
 
 
 def _specifiers(asking: Distribution, other: Distribution) -> Iterator[Any]:

@@ -64,7 +64,9 @@ def with_place(config: pytest.Config, words: str, *options: str) -> str:
     """
     for place, arguments in arguments_by_place(config):
         if any(argument.startswith(options) for argument in arguments):
-            return f"{words} ({place})" if place else words
+            if place:
+                return f"{words} ({place})"
+            return words
     return words
 
 
@@ -74,14 +76,20 @@ def words_of_setting(config: pytest.Config, name: str) -> str:
     # pytest 9 deprecates the public name; pytest 8 has no other one.
     settings = getattr(config, "_inicfg", None)
     settings = config.inicfg if settings is None else settings
-    file = file_of_settings(config) if name in settings else ""
-    return f"{words} in {file}" if file else words
+    file = ""
+    if name in settings:
+        file = file_of_settings(config)
+    if file:
+        return f"{words} in {file}"
+    return words
 
 
 def _is_quoted(message: str, argument: str) -> bool:
     """Tell whether a message quotes an argument, with or without its value."""
     option = argument.partition("=")[0] if argument.startswith("-") else argument
-    attached = argument[2:] if argument.startswith(_WITH_VALUE_ATTACHED) else ""
+    attached = ""
+    if argument.startswith(_WITH_VALUE_ATTACHED):
+        attached = argument[2:]
     return any(
         len(part) >= _SHORTEST and part in message for part in (option, attached)
     )

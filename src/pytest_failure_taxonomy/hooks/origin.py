@@ -219,7 +219,8 @@ class OriginFinder:
                 if is_asked:
                     asked.append(traceback)
                 if owner >= best_owner and not is_hidden(frame, code):
-                    best, best_owner = (traceback, path), owner
+                    best = (traceback, path)
+                    best_owner = owner
                     if owner == OWN and first is None:
                         first = best
                 left -= 1
@@ -246,7 +247,9 @@ class OriginFinder:
             if is_hidden(frame, frame.f_code):
                 continue
             path = self._file_of(frame).path
-            return None if path.startswith(f"{SELF}/") else (entry, path)
+            if path.startswith(f"{SELF}/"):
+                return None
+            return (entry, path)
         return None
 
     def _origin_of_recursion(
@@ -285,7 +288,12 @@ class OriginFinder:
                 entry = ""
         name = frame.f_code.co_filename
         text = self.statement(name, traceback.tb_lineno, frame.f_globals)
-        return OriginPlace(path=path, function=function, text=text, entry=entry)
+        return OriginPlace(
+            path=path,
+            function=function,
+            text=text,
+            entry=entry,
+        )
 
     def _file_of(self, frame: FrameType) -> FileFound:
         return self.file(frame.f_code.co_filename, frame.f_globals)
@@ -482,7 +490,9 @@ def hook_in(frames: Sequence[Frame]) -> Frame | None:
     for caller, frame in pairwise(frames):
         if PLUGGY in caller.path and frame.function.startswith("pytest_"):
             hook = frame
-    return hook if hook is not None and is_of_the_user(hook.path) else None
+    if hook is not None and is_of_the_user(hook.path):
+        return hook
+    return None
 
 
 def path_below_libraries(path: str) -> str:

@@ -111,7 +111,8 @@ class RaisingFrames:
         if asked and not inspection.is_of_fixture_lookup(error):
             raised = asked[-1]
             code = raised.tb_frame.f_code
-            line, where = raised.tb_lineno, self._finder.collected
+            line = raised.tb_lineno
+            where = self._finder.collected
             key = (code.co_filename, line, code.co_qualname, where, is_in_own_code)
             if key in self._frames:
                 return self._frames[key]
@@ -305,7 +306,8 @@ class RaisingFrames:
         """Return the innermost frame whose code hides itself, else pytest's, else Python's."""
         hidden = pytests = pythons = None
         for entry in inspection.entries_of(error)[: tracebacks.MAX_FRAMES]:
-            frame, following = entry.tb_frame, entry.tb_next
+            frame = entry.tb_frame
+            following = entry.tb_next
             code = frame.f_code
             file = self._finder.file(code.co_filename, frame.f_globals)
             if file.owner == tracebacks.RUNNER:
@@ -332,7 +334,8 @@ def _may_have_raised(entry: TracebackType) -> bool:
     A hidden one says that its caller is to blame. Of generated code that is who wrote it, if that
     is known, or else who called it.
     """
-    frame, following = entry.tb_frame, entry.tb_next
+    frame = entry.tb_frame
+    following = entry.tb_next
     if tracebacks.is_hidden(frame, frame.f_code):
         return False
     if following is not None and tracebacks.passes_on(following):
@@ -387,7 +390,9 @@ def distribution_of(path: str) -> Distribution | None:
     if top.endswith(_ARCHIVES):
         name, _, tags = top.rpartition(".")[0].partition("-")
         version = tags.partition("-")[0]
-        return Distribution(name, version, ()) if tags else None
+        if tags:
+            return Distribution(name, version, ())
+        return None
     is_file = depth == len(parts) - 1
     if is_file or os.path.exists(f"{folder}/{top}/__init__.py"):
         return _find(folder, top)
@@ -420,7 +425,9 @@ def distribution_with(module: str, root: str) -> dict[str, str]:
     for normal, name in _asked_for(root).items():
         if normal in names:
             return {"distribution": name}
-    return {"own_folder": "."} if has_file or os.path.exists(own) else {}
+    if has_file or os.path.exists(own):
+        return {"own_folder": "."}
+    return {}
 
 
 def _is_built(root: str) -> bool:
@@ -447,7 +454,9 @@ def _find(folder: str, relative: str) -> Distribution | None:
     for entry in (*named, *others):
         if _lists_module(f"{folder}/{entry}", top, relative):
             return _read_distribution(folder, entry)
-    return _read_distribution(folder, named[0]) if named else None
+    if named:
+        return _read_distribution(folder, named[0])
+    return None
 
 
 def _read_distribution(folder: str, entry: str) -> Distribution:

@@ -241,7 +241,9 @@ class Progress:
     def phase_of(self, nodeid: str) -> Phase | None:
         """Return the phase that a running test is in."""
         index = self._running.get(nodeid)
-        return None if index is None else layout.PHASES.get(self._states[index], "call")
+        if index is None:
+            return None
+        return layout.PHASES.get(self._states[index], "call")
 
     @property
     def counters(self) -> dict[str, int]:
@@ -438,7 +440,9 @@ class ActivityRecorder:
     def _owner_of(self, implementation: Any) -> str | None:
         """Return who implements a hook: a conftest file, a distribution or a module."""
         function = function_in(implementation.function)
-        module = "" if function is None else str(function.__module__)
+        module = ""
+        if function is not None:
+            module = str(function.__module__)
         package = module.partition(".")[0]
         # There execnet runs the code of an xdist worker.
         if package == "__channelexec__":
@@ -527,7 +531,8 @@ class CrashDump:
     @guarded_hook(trylast=True)
     def pytest_unconfigure(self) -> None:
         """Close the file, to which nothing is written any more."""
-        file, self._file = self._file, _NO_FILE
+        file = self._file
+        self._file = _NO_FILE
         if file != _NO_FILE:
             with suppress(OSError):
                 # A test may have closed it.

@@ -73,7 +73,9 @@ class ReportFile:
             write.make_folder(self.path.parent)
             try:  # the path is locked, or one beside it if another run or user has locked it
                 is_free = self._lock.acquire()
-                why = None if is_free else f"another run writes to {self.path.name}"
+                why = None
+                if not is_free:
+                    why = f"another run writes to {self.path.name}"
             except PermissionError:
                 if not os.path.lexists(self._lock.path):
                     raise
@@ -125,20 +127,23 @@ class ReportFile:
 
     def _move(self, path: Path, why: str) -> None:
         self._let_go(keep_record=False)
-        self.path, self.record, self._lock = path, Record(), ReportLock(path)
+        self.path = path
+        self.record = Record()
+        self._lock = ReportLock(path)
         self.moved = why
 
     def watch(self) -> str | None:
         """Start the watcher; return why there is none that was wanted to complete the report."""
-        settings, record = self._settings, self.record
+        settings = self._settings
+        record = self.record
         with suppress(OSError):  # the disk is nearly full, and the record matters more
             os.close(
                 record.open_file(layout.RESERVE, os.O_WRONLY, layout.RESERVE_BYTES)
             )
         self._at_sigterm.begin_at_sigterm(record)
-        stall_seconds = (
-            settings.stall_seconds if settings.observer and is_observable() else 0.0
-        )
+        stall_seconds = 0.0
+        if settings.observer and is_observable():
+            stall_seconds = settings.stall_seconds
         if not self.is_watched and not stall_seconds:
             return None
         why = record.lost
@@ -168,7 +173,9 @@ class ReportFile:
     def record_files(self) -> list[Path]:
         """The files of the record; none if the record is in memory."""
         folder = self.record.folder
-        return [] if folder is None else [folder / layout.STATE, folder / layout.EVENTS]
+        if folder is None:
+            return []
+        return [folder / layout.STATE, folder / layout.EVENTS]
 
     def hand_over(self, descriptors: Mapping[str, int]) -> bool:
         """Give descriptors of what this process leaves to the one that sees its end.
@@ -243,7 +250,8 @@ class ReportFile:
             write.write_report(self.path, report, reserve)
         except OSError as error:
             why = error.strerror or str(error)
-            place, is_cut = None, False
+            place = None
+            is_cut = False
             with suppress(OSError):
                 elsewhere = write.fallback_path(self.path, self._run_id)
                 write.write_report(elsewhere, report)

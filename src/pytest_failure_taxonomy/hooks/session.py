@@ -220,7 +220,8 @@ class SessionRecorder:
         self, report: pytest.CollectReport
     ) -> evidence.CollectionFailure:
         described = self.exceptions.take_collector(report)
-        exception, place = described.exception, described.place
+        exception = described.exception
+        place = described.place
         if exception is None:
             message = exceptions.shown_message(report.longrepr)
             place = exceptions.shown_place(report.longrepr, self._rootdir)
@@ -360,7 +361,11 @@ class SessionRecorder:
             )
 
         named = exceptions.name_exception(error)
-        bare = evidence.RunError(origin=origin, message=named.type, exception=named)
+        bare = evidence.RunError(
+            origin=origin,
+            message=named.type,
+            exception=named,
+        )
         self.log.add_error(bare, describe)
 
     def interrupt(
@@ -368,7 +373,11 @@ class SessionRecorder:
     ) -> None:
         """Record what ended the session, or that of a worker, early."""
         self.log.add_interruption(
-            evidence.Interruption(exception=exception, message=message, location=where)
+            evidence.Interruption(
+                exception=exception,
+                message=message,
+                location=where,
+            )
         )
 
     def evidence(
@@ -389,12 +398,14 @@ class SessionRecorder:
         """
         with self.faults.catch("the end of the last failure"):
             self._await_no_more()
-        log, progress = self.log, self.progress
+        log = self.log
+        progress = self.progress
         lost = max(0, self._failed_reports - log.recorded)
         uncounted = max(0, self.uncounted)
         if uncounted and log.errors:
             # A hook has raised on its way to ours, so that a report did not come by.
-            lost, uncounted = lost + uncounted, 0
+            lost = lost + uncounted
+            uncounted = 0
         forked = (self._ledger.returned_fork(), *self.forked)
         snapshot = snapshot_of(
             progress,
@@ -427,7 +438,8 @@ class SessionRecorder:
         elif (
             outcome == "rerun"
         ):  # pytest-rerunfailures; its failed subtests no longer count
-            nodeid, worker = report.nodeid, _worker_of(report)
+            nodeid = report.nodeid
+            worker = _worker_of(report)
             self.progress.count_rerun(nodeid, getattr(report, "rerun", None))
             self.log.write("rerun", nodeid=nodeid, worker=worker)
             if nodeid in self._with_failed_subtests:
@@ -449,7 +461,8 @@ class SessionRecorder:
     def _record_failure(self, report: pytest.TestReport, described: Described) -> None:
         """Record a failure in one event: a second one would cost as much as the first."""
         self._awaiting = None
-        nodeid, shown = report.nodeid, report.longrepr
+        nodeid = report.nodeid
+        shown = report.longrepr
         is_subtest = hasattr(report, "context")
         part: evidence.Part = "test"
         if is_subtest:
@@ -468,7 +481,9 @@ class SessionRecorder:
             self._exempt_reports += not hasattr(report, "node")
         crashed = report.when not in _PHASES
         forked = crashed and is_of_forked_test(report)
-        death = self.death if crashed and not forked else None
+        death = None
+        if crashed and not forked:
+            death = self.death
         phase: evidence.Phase = "call"
         if report.when in _PHASES:
             phase = report.when
@@ -481,7 +496,13 @@ class SessionRecorder:
             nodeid=nodeid,
             phase=phase,
             message=UNDESCRIBED,
-            exception=raised and replace(raised, message="", facts=(), chain=()),
+            exception=raised
+            and replace(
+                raised,
+                message="",
+                facts=(),
+                chain=(),
+            ),
             part=part,
             crashed=crashed,
             forked=forked,
@@ -556,8 +577,11 @@ def _defined_at(
 ) -> evidence.Location:
     """Return where a test is defined; of a doctest, where the example stands that failed."""
     path, line, _ = report.location
-    path, line = path.replace("\\", "/"), None if line is None else line + 1
-    frame = raised.frame if raised and raised.module in _OF_DOCTESTS else None
+    path = path.replace("\\", "/")
+    line = None if line is None else line + 1
+    frame = None
+    if raised and raised.module in _OF_DOCTESTS:
+        frame = raised.frame
     if frame is not None and frame.path == path and frame.line is not None:
         line = frame.line
     return evidence.Location(path=path, line=line)
@@ -578,4 +602,6 @@ def is_of_forked_test(report: pytest.TestReport) -> bool:
 
 def _worker_of(report: pytest.TestReport) -> str | None:
     node = getattr(report, "node", None)
-    return None if node is None else str(node.gateway.id)
+    if node is None:
+        return None
+    return str(node.gateway.id)

@@ -95,7 +95,11 @@ class StallThread(StalledRun):
 
     def start(self) -> None:
         """Start the thread, which never keeps the process from ending."""
-        threading.Thread(target=self._run, name="failure-taxonomy", daemon=True).start()
+        threading.Thread(
+            target=self._run,
+            name="failure-taxonomy",
+            daemon=True,
+        ).start()
 
     def stop(self) -> Observed | None:
         """End the thread; return what was stalled when it last looked."""
@@ -126,7 +130,9 @@ class StallThread(StalledRun):
                 if position != before or page[DEBUGGER_AT]:
                     # What was stalled stays told: a Ctrl+C is progress, too, and a test that goes
                     # on is not in flight at the end.
-                    before, began_ns, since_ns = position, now_ns, now_ns
+                    before = position
+                    began_ns = now_ns
+                    since_ns = now_ns
                 elif now_ns - since_ns >= self._seconds * 1e9:
                     is_idle = used <= wait * _IDLE_SHARE
                     self._look(
@@ -155,9 +161,9 @@ class StallThread(StalledRun):
         from pytest_failure_taxonomy.text import safe_text
 
         test = next(reversed(self._progress.in_flight()), None)
-        activity = (
-            None if test is not None else parse_worker(self._record.page()).activity
-        )
+        activity = None
+        if test is None:
+            activity = parse_worker(self._record.page()).activity
         stacks = current_frames_stacks(without={threading.get_ident()})
         if stacks is None or (test is None and activity is None):
             return
@@ -166,7 +172,8 @@ class StallThread(StalledRun):
             return
         last = None if self._observed is None else self._observed.stalls[-1]
         if last is None or last.began_ns != began_ns:
-            last, self._turns = None, 0
+            last = None
+            self._turns = 0
         if last is not None and last.stall.state == "blocked" and state == "busy":
             self._turns += 1
             if self._turns < _TURNS:  # pytest formats the traceback of a Ctrl+C, say

@@ -61,7 +61,8 @@ def record_startup_error(
             "plugin" if is_of_plugin else "usage", error, message=words
         )
         return end
-    raised, loaded = error, ""
+    raised = error
+    loaded = ""
     if exceptions.is_import_failure(error):
         raised = exceptions.cause_of(error)
         conftest = inspection.attribute_of(error, "path")
@@ -150,7 +151,11 @@ def _exit_after(error: BaseException) -> ProcessExit:
     """Return the exit status that pytest, or else Python, makes of an error."""
     kind = type(error)
     if issubclass(kind, KeyboardInterrupt):
-        return ProcessExit(code=130, signal="SIGINT", source="exception")
+        return ProcessExit(
+            code=130,
+            signal="SIGINT",
+            source="exception",
+        )
     if issubclass(kind, SystemExit):
         code = inspection.field_of(error, SystemExit, "code")
         if type(code) is not int:

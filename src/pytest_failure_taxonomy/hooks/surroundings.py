@@ -54,7 +54,9 @@ def _module_asked(
     if issubclass(type(error), ImportError):
         module = inspection.field_of(error, ImportError, "name")
         absent = re.match(_NOT_THERE, message)
-        name = "" if absent is None else absent[1]
+        name = ""
+        if absent is not None:
+            name = absent[1]
     else:
         holder = inspection.holder_of(error)
         if not issubclass(type(holder), ModuleType):
@@ -94,7 +96,9 @@ def _shadow_of(module: str, name: str, origins: OriginFinder) -> dict[str, str]:
     if type(file) is not str:
         return {}
     path = module.replace(".", "/")
-    word = rf"\b{re.escape(name)}\b" if name else ""
+    word = ""
+    if name:
+        word = rf"\b{re.escape(name)}\b"
     for folder, owner in _folders_of_modules(str(origins.rootdir)).items():
         expected = os.path.realpath(f"{folder}/{top}")
         if os.path.realpath(file).startswith(expected):
@@ -132,7 +136,9 @@ def _locale_of(error: BaseException, origins: OriginFinder) -> dict[str, str]:
     if place is None or frame is None or _locale_encoding() != "ascii":
         return {}
     is_explicit = re.search(_NAMED_ENCODING, place.text)
-    return {} if is_explicit else {"locale_at": f"{frame.path}:{frame.line}"}
+    if is_explicit:
+        return {}
+    return {"locale_at": f"{frame.path}:{frame.line}"}
 
 
 def _locale_encoding() -> str:

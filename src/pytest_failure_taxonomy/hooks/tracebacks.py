@@ -103,4 +103,6 @@ def module_of_frame(frame: FrameType) -> str:
 def module_name_in(names: dict[str, Any]) -> str:
     """Return the name of the module that a frame's globals are of."""
     name: object = names.get("__name__")
-    return name if type(name) is str else ""
+    if type(name) is str:
+        return name
+    return ""

@@ -99,7 +99,8 @@ class WorkerRecorder:
     @guarded_hook(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Attach the description of its exception to a failed report; record the test's phase."""
-        outcome, when = report.outcome, report.when
+        outcome = report.outcome
+        when = report.when
         if outcome == "failed":
             self._ending = _ENDED["failed" if when == "call" else "errors"]
             self._exceptions.send_with(report)
