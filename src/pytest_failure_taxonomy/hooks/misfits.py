@@ -132,11 +132,10 @@ def _asked(error: BaseException, message: str, origins: OriginFinder) -> _Pair:
     if holder is None or issubclass(type(holder), ModuleType) or callee is None:
         return caller, callee
     # The user may have passed any object. Who knows the other one requires it.
-    if caller.plugins and callee.name == "pytest":
+    is_plugin = caller.plugins and callee.name == "pytest"
+    required = [*_specifiers(caller, callee), *_specifiers(callee, caller)]
+    if is_plugin or required:
         return caller, callee
-    for asking_one, other in ((caller, callee), (callee, caller)):
-        if any(True for _ in _specifiers(asking_one, other)):
-            return caller, callee
     return caller, None
 
 

@@ -118,10 +118,11 @@ def is_pytest(command: Sequence[str]) -> bool:
         after = command.index("-m") + 1
         return after < len(command) and command[after] == "pytest"
     names = [Path(word).name for word in command[: _MAX_RUNNER_WORDS + 1]]
-    found = next((index for index, name in enumerate(names) if name in _PYTEST), None)
-    return found is not None and (
-        found == 0 or names[0] in _RUNNERS or names[found - 1] in ("run", "exec")
-    )
+    for index, name in enumerate(names):
+        if name in _PYTEST:
+            is_run = index == 0 or names[index - 1] in ("run", "exec")
+            return is_run or names[0] in _RUNNERS
+    return False
 
 
 @value

@@ -195,9 +195,8 @@ class Stacks:
                 task = other
                 break
         main = self.main
-        threads = list(self.threads)
-        index = [thread is main for thread in threads].index(True)
-        threads[index] = replace(main, frames=(*task.frames, *main.frames))
+        awaiting = replace(main, frames=(*task.frames, *main.frames))
+        threads = [awaiting if thread is main else thread for thread in self.threads]
         return replace(self, threads=tuple(threads))
 
     @property
