@@ -40,12 +40,13 @@ class FailureTaxonomy:
 
         Args:
             reason: one of the 15.
-            kind: refines the reason: lower-case words joined by dots, such as `sandbox.browser`.
+            kind: refines the reason: lower-case words joined by dots, such as
+                `sandbox.browser`.
             detail: anything else there is to say.
 
         Raises:
-            ValueError: if there is no such reason, if `kind` has another form, or if it refines
-                another reason.
+            ValueError: if there is no such reason, if `kind` has another form, or if it
+                refines another reason.
         """
         self._node.stash[_SAID] = attribution(
             reason, kind, source="test", detail=detail or None
@@ -58,8 +59,8 @@ def attribution(
     """Return a checked attribution.
 
     Raises:
-        ValueError: if there is no such reason, if `kind` has another form, or if it refines another
-            reason.
+        ValueError: if there is no such reason, if `kind` has another form, or if it
+            refines another reason.
     """
     from pytest_failure_taxonomy.taxonomy.user_rules import reasons_of_kind
 
@@ -95,7 +96,8 @@ def ask_user(
     """Return what the test itself recorded, or else what the hook returns.
 
     Args:
-        hook: of the run; that of a test's folder is called only where there are implementations.
+        hook: of the run; that of a test's folder is called only where there are
+            implementations.
         faults: takes what they raise.
         node: the test, in the process that ran it.
         error: why it failed.

@@ -1,7 +1,8 @@
 """Read what stands beside an exception: what a program has printed before it failed.
 
-An exception says that a program ended with status 128. Why it did so, the program has said itself:
-in the exception's `stderr` or `output`, or in what pytest has captured of the test.
+An exception says that a program ended with status 128. Why it did so, the program has
+said itself: in the exception's `stderr` or `output`, or in what pytest has captured of
+the test.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ def printed_before(
     Args:
         error: tells of that.
         report: of the test or the collector; without one pytest has not come that far.
-        is_exit: `sys.exit` ended this program itself: its last line is always of interest.
+        is_exit: `sys.exit` ended this program itself: its last line is always of
+            interest.
     """
     texts: list[object] = []
     if report is None:
@@ -105,7 +107,8 @@ def asserted_process(error: BaseException) -> Any:
 def _captured_at_start(error: BaseException) -> list[object]:
     """Return what was printed while a conftest file was loaded that ended pytest.
 
-    pytest has passed it on. Its function that did so is in the traceback, with the texts.
+    pytest has passed it on. Its function that did so is in the traceback, with the
+    texts.
     """
     texts: list[object] = []
     for entry in inspection.entries_of(error):

@@ -1,7 +1,8 @@
 """Tell whether the two sides of a failed assertion differ only in ways that come and go.
 
-Two dates around midnight and the elements of a set fail in one run and pass in the next. Only
-values of Python's own types are looked into, so that no code of the user's runs.
+Two dates around midnight and the elements of a set fail in one run and pass in the
+next. Only values of Python's own types are looked into, so that no code of the user's
+runs.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ def compare_sides(operator: str, left: object, right: object) -> Difference:
         right: the other side.
 
     Returns:
-        `dates` if in dates and times that are at most a day apart, `order` if in the order of
-        elements (and in such dates), `other` for anything else.
+        `dates` if in dates and times that are at most a day apart, `order` if in the
+        order of elements (and in such dates), `other` for anything else.
     """
     if operator in _ORDERINGS:
         return "dates" if _are_near(left, right) else "other"
@@ -148,7 +149,8 @@ def _differences_of_texts(left: str, right: str) -> Iterator[Difference]:
         for one, other in zip(lefts, rights, strict=True):
             yield "dates" if _are_near(_parse(one), _parse(other)) else "other"
         return
-    # A set or a dictionary that was written out, or lines and fields that come from one.
+    # A set or a dictionary that was written out, or lines and fields that come from
+    # one.
     is_list = any(separator in left for separator in ",\n;")
     yield "order" if is_list and _parts(left) == _parts(right) else "other"
 

@@ -106,16 +106,16 @@ class TracesOfWorkers(Protocol):
 class ControllerRecorder:
     """A plugin that records what the workers of an xdist run do.
 
-    What a worker does arrives late: it sends an event, and the controller's loop calls the
-    hooks when it comes to that. So at any moment a worker may be some events ahead, and
-    three ends need more than the reports:
+    What a worker does arrives late: it sends an event, and the controller's loop calls
+    the hooks when it comes to that. So at any moment a worker may be some events ahead,
+    and three ends need more than the reports:
 
-    - A worker that dies takes the reports with it that it had not sent. xdist then makes up
-      a failed report for the test that it takes to have been running, with a phase of its
-      own (`when` is `???`). Which test and phase it really was stands in the worker's state
-      file, as does what it had counted.
-    - A controller that is interrupted reads no more events. `catch_up` asks the state files
-      instead.
+    - A worker that dies takes the reports with it that it had not sent. xdist then
+      makes up a failed report for the test that it takes to have been running, with a
+      phase of its own (`when` is `???`). Which test and phase it really was stands in
+      the worker's state file, as does what it had counted.
+    - A controller that is interrupted reads no more events. `catch_up` asks the state
+      files instead.
     - A worker that dies after its session sends nothing: `ends` looks at all of them.
 
     With `--dist each`, or after `--reruns`, a test starts more than once, so a report
@@ -272,7 +272,8 @@ class ControllerRecorder:
             seen["peak_rss_bytes"] = (
                 None if memory is None else memory.peak_of(process_id)
             )
-        # The system tells the peak of all children so far: one that raises it has that peak.
+        # The system tells the peak of all children so far: one that raises it has that
+        # peak.
         peak = peak_rss_of_children()
         if peak > self._peak_of_children:
             self._peak_of_children = seen["peak_rss_bytes"] = peak
@@ -339,8 +340,8 @@ def _popen_of(node: Any) -> Any:
 class CollectedTests:
     """Compare the node ids of each worker with those of the first one.
 
-    Those of the first are kept, and a digest of each other list: sixty workers may have a hundred
-    thousand tests each.
+    Those of the first are kept, and a digest of each other list: sixty workers may have
+    a hundred thousand tests each.
     """
 
     def __init__(self) -> None:

@@ -30,7 +30,8 @@ class _Kept:
 class EveryTest:
     """A plugin that keeps how each test ended, in the process that writes the report.
 
-    It is there where that was asked for: for the history and known failures. One call a phase.
+    It is there where that was asked for: for the history and known failures. One call a
+    phase.
     """
 
     def __init__(self, faults: Faults, nodeids: NodeIds, started_at: float) -> None:

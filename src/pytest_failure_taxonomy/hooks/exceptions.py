@@ -1,13 +1,14 @@
 """Describe exceptions as plain values: what they are, say and hold, and what they were raised from.
 
-The reports of pytest say how a failure reads. They don't say of which type the exception was. What
-is read of the fields of an exception stands in `taxonomy/data/facts.toml`. As everywhere in the
-recorder no code of the user's runs: see `inspection`.
+The reports of pytest say how a failure reads. They don't say of which type the
+exception was. What is read of the fields of an exception stands in
+`taxonomy/data/facts.toml`. As everywhere in the recorder no code of the user's runs:
+see `inspection`.
 
-How a failure reads is the `longrepr` of a report, which may be one of several types. pytest renders
-it by a terminal writer, which takes 100 µs and more. Here its lines are joined, which gives the
-same text. A `longrepr` of a plugin's or the user's own type is asked for its text, as pytest does,
-and whatever comes of it is held.
+How a failure reads is the `longrepr` of a report, which may be one of several types.
+pytest renders it by a terminal writer, which takes 100 µs and more. Here its lines are
+joined, which gives the same text. A `longrepr` of a plugin's or the user's own type is
+asked for its text, as pytest does, and whatever comes of it is held.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ from pytest_failure_taxonomy.text import cap_between_words, with_place
 
 MAX_TEXT: Final = 100_000
 """Characters kept of one traceback; the report cuts further. The comparison of large values has
-megabytes: too many to search for secrets, to write to the record and to keep in memory."""
+megabytes: too many to search for secrets, to write to the record and to keep in
+memory."""
 MAX_MESSAGE: Final = 8_000
 """Characters kept of one message, an exception's as well; the report cuts further."""
 MAX_LINKS: Final = 8
@@ -303,7 +305,8 @@ def _chain_of(
             text = inspection.text_of(linked, formatted)
         message = cap_between_words(text, _MAX_LINKED_MESSAGE)
         facts = _facts_of(linked, bases, message, origins)
-        # A warning of an exception that could not be caught was issued far away from it.
+        # A warning of an exception that could not be caught was issued far away from
+        # it.
         if issubclass(type(error), Warning):
             facts |= _place_of(linked, origins.find(linked)[1], origins)
         link = evidence.LinkedException(
@@ -398,7 +401,8 @@ def _facts_of_run(
     if origins.ledger is not None and not _OF_SYSTEM.isdisjoint(bases):
         return origins.ledger.facts_of(error, message, facts)
     if "builtins.ResourceWarning" in bases:
-        # Below the root directory a file is not in the `tmp_path` of a test of this run.
+        # Below the root directory a file is not in the `tmp_path` of a test of this
+        # run.
         is_own = str(origins.rootdir) in message
         return {"in_root": "yes"} if is_own else {}
     if "pytest.PytestUnraisableExceptionWarning" not in bases:
@@ -418,8 +422,8 @@ def _place_of(
 ) -> dict[str, str]:
     """Return the fact where a warning was issued, or what it warns of was raised.
 
-    A node that can't be collected is a class or a function of the user's. pytest warns of it from
-    a method of its own, which has looked the place up.
+    A node that can't be collected is a class or a function of the user's. pytest warns
+    of it from a method of its own, which has looked the place up.
     """
     if frame is None:
         return {}
@@ -484,7 +488,8 @@ def _fields(holder: object, name: str) -> Iterator[object]:
 def _memory_pressure() -> evidence.MemoryPressure | None:
     """Return the limit of memory of which this process uses most; `None` if it has none.
 
-    The exception still holds what its frames had, so that this is nearly what they used.
+    The exception still holds what its frames had, so that this is nearly what they
+    used.
     """
     try:
         used = own_limits()
@@ -527,7 +532,8 @@ def message_of(error: BaseException, formatted: str = "") -> str:
         return cap_between_words(inspection.text_of(error, formatted), MAX_MESSAGE)
     text = _words_of_doctest(error) or inspection.text_of(error, formatted)
     path, _ = origin.named_place(error)
-    # The name of an installed file may be `__init__.py`. The place of a user's is added anyway.
+    # The name of an installed file may be `__init__.py`. The place of a user's is added
+    # anyway.
     if _is_installed(path) or path.startswith(own_files.STANDARD_LIBRARY):
         name = os.path.basename(path)
         text = text.replace(f"({name}, line ", f"({path}, line ")
@@ -601,8 +607,8 @@ def _typed(error: BaseException, message: str) -> str:
 def _words_of_uncaught(error: BaseException, rootdir: Path) -> str:
     """Return what pytest warns of that could not be caught; empty for all else.
 
-    It was raised in a thread, say. With `-W error` the warning, or a group of several, is raised
-    outside of any test.
+    It was raised in a thread, say. With `-W error` the warning, or a group of several,
+    is raised outside of any test.
     """
     first = error
     others = 0
@@ -705,7 +711,8 @@ def shown_message(longrepr: Any) -> str:
 def shown_exception(longrepr: Any) -> str:
     """Return type and text of an exception as pytest has formatted them; empty if it has not.
 
-    Of a module that can't be imported the text has them in its last lines, after an `E`.
+    Of a module that can't be imported the text has them in its last lines, after an
+    `E`.
     """
     crash = _crash_of(longrepr)
     if crash is not None:

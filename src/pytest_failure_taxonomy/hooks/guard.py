@@ -58,7 +58,8 @@ class Faults:
         """Record an exception that left a function of this plugin.
 
         Raises:
-            BaseException: the same one, if a signal has raised it, such as that of Ctrl+C.
+            BaseException: the same one, if a signal has raised it, such as that of
+                Ctrl+C.
         """
         if inspection.came_from_signal(error):
             raise error

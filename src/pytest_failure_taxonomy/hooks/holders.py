@@ -1,7 +1,7 @@
 """Which process of the same run holds what a test could not have: an address, or a locked file.
 
-Imported when a test fails of that, on Linux alone. Other processes are asked for nothing: `/proc`
-says who listens, who has a lock, and what each process has open.
+Imported when a test fails of that, on Linux alone. Other processes are asked for
+nothing: `/proc` says who listens, who has a lock, and what each process has open.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def _listening_at(port: int) -> set[str]:
 def address_in_call(entry: TracebackType) -> dict[str, str]:
     """Return host and port that a line of source calls a function with, as in `bind((host, 80))`.
 
-    Names are looked up in the frame, and no code runs. Nothing is returned for what is no plain
-    text or number.
+    Names are looked up in the frame, and no code runs. Nothing is returned for what is
+    no plain text or number.
     """
     frame = entry.tb_frame
     call = _call_at(entry)

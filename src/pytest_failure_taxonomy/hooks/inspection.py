@@ -1,9 +1,10 @@
 """Read the user's exceptions without running the user's code.
 
-An exception may have a `__str__` that exits, prints or counts its calls, properties in place of
-attributes, and a metaclass with a `__name__`, `__eq__` or `__hash__` of its own. So names are read
-by the descriptors of `type` itself, fields by those of Python's own exceptions, types are compared
-by `is`, and a text is the one that pytest has formatted already.
+An exception may have a `__str__` that exits, prints or counts its calls, properties in
+place of attributes, and a metaclass with a `__name__`, `__eq__` or `__hash__` of its
+own. So names are read by the descriptors of `type` itself, fields by those of Python's
+own exceptions, types are compared by `is`, and a text is the one that pytest has
+formatted already.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ direct_cause_of: Final = cast(
 _CONTEXT: Final = vars(BaseException)["__context__"].__get__
 _IS_CONTEXT_SUPPRESSED: Final = vars(BaseException)["__suppress_context__"].__get__
 
-# What `str()` of Python's own exceptions is made of; `args` is the tuple of all arguments.
+# What `str()` of Python's own exceptions is made of; `args` is the tuple of all
+# arguments.
 _UNICODE: Final = ("encoding", "object", "reason")
 _TEXT_FIELDS: Final[tuple[tuple[type[BaseException], tuple[str, ...]], ...]] = (
     (BaseException, ("args",)),
@@ -166,12 +168,14 @@ def is_of_fixture_lookup(error: BaseException) -> bool:
 def text_of(error: BaseException, formatted: str = "") -> str:
     """Return what `str()` of an exception would say.
 
-    Where that could run code of the user's, it is taken from what pytest has formatted. Where
-    nothing was formatted, because pytest could not start, Python formats it as for a traceback.
+    Where that could run code of the user's, it is taken from what pytest has formatted.
+    Where nothing was formatted, because pytest could not start, Python formats it as
+    for a traceback.
 
     Args:
         error: has been raised.
-        formatted: type and text as in `pkg.Error: no such row`; empty where there is none.
+        formatted: type and text as in `pkg.Error: no such row`; empty where there is
+            none.
     """
     if says_plainly(error):
         return str(error)
@@ -210,8 +214,9 @@ def says_plainly(error: BaseException) -> bool:
 def came_from_signal(error: BaseException) -> bool:
     """Tell whether a signal has raised an exception, rather than code that just ran.
 
-    A signal handler in Python, such as pytest-timeout's, is a frame of the traceback. Without one
-    Python raises `KeyboardInterrupt` between two instructions, of which none is a `raise`.
+    A signal handler in Python, such as pytest-timeout's, is a frame of the traceback.
+    Without one Python raises `KeyboardInterrupt` between two instructions, of which
+    none is a `raise`.
     """
     entries = entries_of(error)
     functions = [function_in(signal.getsignal(number)) for number in _SIGNALS]
@@ -227,6 +232,7 @@ def came_from_signal(error: BaseException) -> bool:
 def is_raise_statement(entry: TracebackType) -> bool:
     """Tell whether the innermost entry of a traceback is at a `raise`, and at no call.
 
-    Where it is at a call, compiled code raised the exception: that has no frame of its own.
+    Where it is at a call, compiled code raised the exception: that has no frame of its
+    own.
     """
     return entry.tb_frame.f_code.co_code[entry.tb_lasti] == _RAISE

@@ -1,9 +1,10 @@
 """What tests have done to the process that runs them, for the failures that come of it.
 
-Three things are looked at. The working folder, after each test: that is one system call of 0.6 µs,
-and an audit hook, say, would cost more for every file that is opened. A fork: Python calls back
-in the child, and only there is it looked whether the child goes on as a pytest. And what another
-process of the run holds: that is looked for when a test fails of it, in `holders`.
+Three things are looked at. The working folder, after each test: that is one system call
+of 0.6 µs, and an audit hook, say, would cost more for every file that is opened. A
+fork: Python calls back in the child, and only there is it looked whether the child goes
+on as a pytest. And what another process of the run holds: that is looked for when a
+test fails of it, in `holders`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Name two distributions that don't fit each other: one asks the other for what it hasn't got.
 
-A line of an installed distribution asks: it imports a name, reads an attribute, calls a function.
-It is the innermost line of the traceback, that of the import system apart. Whom it asks, the
-exception tells: by the name of a module, by an object, by the name of a function. Where the user's
-own line asks, nothing is said here.
+A line of an installed distribution asks: it imports a name, reads an attribute, calls a
+function. It is the innermost line of the traceback, that of the import system apart.
+Whom it asks, the exception tells: by the name of a module, by an object, by the name of
+a function. Where the user's own line asks, nothing is said here.
 
 Nothing of the user's runs: see `inspection`.
 """
@@ -61,9 +61,10 @@ def misfit_of(
 ) -> dict[str, str]:
     """Return the facts about two distributions; none where a line of theirs did not ask.
 
-    `caller` asks, `callee` is asked; each has a `_version`. Of a missing module nothing tells who
-    should have it: there is no callee, but the version of `python`. `requirement` says which
-    version of the callee the caller's own metadata ask for, where that is not the installed one.
+    `caller` asks, `callee` is asked; each has a `_version`. Of a missing module nothing
+    tells who should have it: there is no callee, but the version of `python`.
+    `requirement` says which version of the callee the caller's own metadata ask for,
+    where that is not the installed one.
 
     Args:
         error: has been raised.
@@ -154,8 +155,8 @@ def _module_answering(
 ) -> str:
     """Return the module of a `__getattr__` that a line asks; empty where that tells nothing.
 
-    That of an object may stand for the user's data, such as settings or columns. A line that calls
-    what it asks for wants a method.
+    That of an object may stand for the user's data, such as settings or columns. A line
+    that calls what it asks for wants a method.
     """
     code = answer.f_code
     last_argument = code.co_varnames[code.co_argcount - 1]

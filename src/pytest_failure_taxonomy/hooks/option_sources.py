@@ -1,6 +1,7 @@
 """Say where pytest's options and settings come from.
 
-An option in the `addopts` of a configuration file three folders up looks as if it had been typed.
+An option in the `addopts` of a configuration file three folders up looks as if it had
+been typed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Find the place in the user's own code that an exception comes from.
 
-There are three answers. `OriginFinder` gives the one that fingerprints are made of: it is the same
-on every machine, and where the user has no frame it names a library. In the same walk it finds the
-frame that raised, and whose code that is. `own_place_of` and `place_of` give a file and line to be
-shown.
+There are three answers. `OriginFinder` gives the one that fingerprints are made of: it
+is the same on every machine, and where the user has no frame it names a library. In the
+same walk it finds the frame that raised, and whose code that is. `own_place_of` and
+`place_of` give a file and line to be shown.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class OriginFinder:
 
         Args:
             rootdir: of the run.
-            test_files: the patterns of pytest's `python_files`; its default where there are none.
+            test_files: the patterns of pytest's `python_files`; its default where there
+                are none.
         """
         self.collected: Path | None = None
         """The file of the test, or the collector, whose exceptions are described."""
@@ -110,9 +111,10 @@ class OriginFinder:
     def find(self, error: BaseException) -> Found:
         """Return where an exception comes from, and the frame that raised it.
 
-        The first is the innermost frame in the user's own code, or else the innermost one in a
-        library. The other is the innermost frame that is neither the standard library's nor
-        pytest's; see `docs/explanation/owners.md`. Both are `None` without a traceback.
+        The first is the innermost frame in the user's own code, or else the innermost
+        one in a library. The other is the innermost frame that is neither the standard
+        library's nor pytest's; see `docs/explanation/owners.md`. Both are `None`
+        without a traceback.
         """
         if issubclass(type(error), BaseExceptionGroup):
             return self._find_in_group(error)
@@ -212,7 +214,8 @@ class OriginFinder:
             traceback = awaiting_traceback(traceback, is_of_root) or traceback
         while traceback is not None:
             code = traceback.tb_frame.f_code
-            # Most frames are the runner's, and this loop takes a third of a description's time.
+            # Most frames are the runner's, and this loop takes a third of a
+            # description's time.
             if code.co_filename not in runner_files:
                 frame = traceback.tb_frame
                 owner, path, is_asked = self.file(code.co_filename, frame.f_globals)
@@ -257,7 +260,8 @@ class OriginFinder:
     ) -> OriginPlace | None:
         """Return the function that calls itself; of a cycle of functions, always the same one.
 
-        Chance decides in which of them the stack overflows, and which one was called first.
+        Chance decides in which of them the stack overflows, and which one was called
+        first.
         """
         calls: Counter[tuple[str, str]] = Counter()
         for entry in entries_of(error)[:MAX_FRAMES]:
@@ -336,7 +340,8 @@ class OriginFinder:
     def _installed(self, path: str) -> FileFound:
         """Return owner and path of an installed file.
 
-        The project's own package may be installed, with its sources below the root directory.
+        The project's own package may be installed, with its sources below the root
+        directory.
         """
         for folder in ("src/", ""):
             if os.path.isfile(self.roots[0] + folder + path):
@@ -420,8 +425,8 @@ def named_place(error: BaseException) -> tuple[str, int | None]:
 def place_of(error: BaseException, rootdir: Path) -> Location | None:
     """Return the place that an exception points to.
 
-    That is the place that a `SyntaxError` names, or else the innermost line of the user's own code,
-    or else the innermost one outside of pytest and the import system.
+    That is the place that a `SyntaxError` names, or else the innermost line of the
+    user's own code, or else the innermost one outside of pytest and the import system.
     """
     name, line = named_place(error)
     if name:

@@ -2,13 +2,14 @@
 
 `origin` finds that frame. Every file is looked at once.
 
-`importlib.metadata` would read all distributions, which takes a tenth of a second in a large
-environment. Here only the names of their folders are listed, and the few files of those that come
-into question are read. None of it runs unless code of a distribution has raised something.
+`importlib.metadata` would read all distributions, which takes a tenth of a second in a
+large environment. Here only the names of their folders are listed, and the few files of
+those that come into question are read. None of it runs unless code of a distribution
+has raised something.
 
-The name of a module is not that of a distribution, and agents run what they read. So for a missing
-module a name counts only where the metadata of the project or of an installed distribution ask for
-it.
+The name of a module is not that of a distribution, and agents run what they read. So
+for a missing module a name counts only where the metadata of the project or of an
+installed distribution ask for it.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ class RaisingFrames:
 
         Args:
             finder: looks at files, and at the causes of exceptions.
-            test_files: the patterns of pytest's `python_files`; its default where there are none.
+            test_files: the patterns of pytest's `python_files`; its default where there
+                are none.
         """
         self._finder = finder
         self._test_files = tuple(test_files or TEST_FILES)
@@ -103,7 +105,8 @@ class RaisingFrames:
 
         Args:
             error: has been raised.
-            asked: the entries of its traceback, without the standard library's and pytest's.
+            asked: the entries of its traceback, without the standard library's and
+                pytest's.
             is_in_own_code: the user's code is among them.
         """
         entry = None
@@ -120,7 +123,8 @@ class RaisingFrames:
         if entry is None:
             return self._behind(error) or self._innermost(error)
         frame = self._describe_entry(entry, is_in_own_code=is_in_own_code)
-        # A file that `describe` had to look for is not that of the code: the key misses it.
+        # A file that `describe` had to look for is not that of the code: the key misses
+        # it.
         has_file = entry.tb_frame.f_code.co_filename in self._codes
         if frame is not None and entry is raised and has_file:
             self._frames[key] = frame
@@ -215,7 +219,8 @@ class RaisingFrames:
 
         Args:
             absolute: its path.
-            path: relative to the root directory, or to the folder that it is imported from.
+            path: relative to the root directory, or to the folder that it is imported
+                from.
         """
         base = os.path.basename(absolute)
         if base == "conftest.py":
@@ -234,8 +239,8 @@ class RaisingFrames:
     def _is_of_a_distribution(self, absolute: str, dotted: str) -> bool:
         """Tell whether a file is in an archive, or in a folder that distributions lie in.
 
-        Such a folder is made by `pip install --target`. That of an editable installation holds the
-        sources alone.
+        Such a folder is made by `pip install --target`. That of an editable
+        installation holds the sources alone.
         """
         for part in absolute.split(os.sep)[:-1]:
             if part.endswith(_ARCHIVES):
@@ -331,8 +336,8 @@ class RaisingFrames:
 def _may_have_raised(entry: TracebackType) -> bool:
     """Tell whether an exception comes from a frame if no deeper one can have raised it.
 
-    A hidden one says that its caller is to blame. Of generated code that is who wrote it, if that
-    is known, or else who called it.
+    A hidden one says that its caller is to blame. Of generated code that is who wrote
+    it, if that is known, or else who called it.
     """
     frame = entry.tb_frame
     following = entry.tb_next

@@ -1,9 +1,10 @@
 """Where a run is: its tests and their results, and what pytest is at when it runs no test.
 
-The numbers of the tests are in the arrays of the run's record, so that they are on disk as soon as
-they change. A test that passes takes no memory: each selected test has nine bytes from the start.
-The file that pytest collects, and the hook that it calls, stand there, too, so that a death or a
-stall there can be told with its place. So does what pytest leaves when it crashes.
+The numbers of the tests are in the arrays of the run's record, so that they are on disk
+as soon as they change. A test that passes takes no memory: each selected test has nine
+bytes from the start. The file that pytest collects, and the hook that it calls, stand
+there, too, so that a death or a stall there can be told with its place. So does what
+pytest leaves when it crashes.
 """
 
 from __future__ import annotations
@@ -112,7 +113,8 @@ class Progress:
 
         Args:
             nodeids: all of them.
-            is_more: they begin with those of before, to which another worker adds the same ones.
+            is_more: they begin with those of before, to which another worker adds the
+                same ones.
         """
         if not (is_more and self.nodeids):
             digest = digest_of(nodeids)
@@ -206,8 +208,8 @@ class Progress:
 
         Args:
             nodeid: the test.
-            attempt: the number of the attempt from 0 on, if known. One attempt may be reported
-                twice, for its call and its teardown.
+            attempt: the number of the attempt from 0 on, if known. One attempt may be
+                reported twice, for its call and its teardown.
         """
         self.count("rerun")
         attempts = self.reruns[nodeid]
@@ -288,7 +290,8 @@ class Progress:
         index = self._indices.get(nodeid, _UNKNOWN)
         if index == _UNKNOWN or self._states[index] == NOT_STARTED:
             return index
-        # It has started before: it is run again, or selected more than once (`--dist each`).
+        # It has started before: it is run again, or selected more than once (`--dist
+        # each`).
         for later in range(index + 1, len(self.nodeids)):
             if self._states[later] == NOT_STARTED and self.nodeids[later] == nodeid:
                 return later
@@ -309,7 +312,8 @@ class ActivityRecorder:
     def begin(self) -> None:
         """Record the conftest files that pytest imports before its first hook."""
         self._record.set_activity(layout.COLLECTING, "")
-        # pytest's own import hook is asked first for every module. One of ours would be seen.
+        # pytest's own import hook is asked first for every module. One of ours would be
+        # seen.
         for importer in sys.meta_path:
             if module_of(type(importer)) == _REWRITER:
                 self._importer = importer
@@ -390,7 +394,8 @@ class ActivityRecorder:
         self._calls.append("")  # left again, whatever fails here
         with suppress(Exception):
             words = self._describe_hook(name)
-            # One that pytest alone has, and may call for every failure, is left out within another.
+            # One that pytest alone has, and may call for every failure, is left out
+            # within another.
             if words != name or len(self._calls) == 1:
                 self._calls[-1] = words
                 self._record.set_activity(layout.IN_LAST_HOOK, words)
@@ -466,9 +471,9 @@ class ActivityRecorder:
 class CrashDump:
     """A plugin that moves faulthandler's output while a session goes on.
 
-    pytest's own plugin has faulthandler write to a copy of stderr, where no other process could
-    read it. It is moved to a file only where another process reads that file when this one has
-    died, and writes what it reads to stderr.
+    pytest's own plugin has faulthandler write to a copy of stderr, where no other
+    process could read it. It is moved to a file only where another process reads that
+    file when this one has died, and writes what it reads to stderr.
     """
 
     def __init__(

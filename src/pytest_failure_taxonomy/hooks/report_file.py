@@ -60,7 +60,8 @@ class ReportFile:
     def open(self, report: dict[str, Any], header: dict[str, Any]) -> None:
         """Write the first report, to the temporary folder if the default path can't be written.
 
-        The record begins before: a report that says `running` can be completed from then on.
+        The record begins before: a report that says `running` can be completed from
+        then on.
 
         Args:
             report: the first one.
@@ -221,8 +222,8 @@ class ReportFile:
     def read_observed(self) -> Observed | None:
         """Return what the watcher has seen of the run; `None` if that is nothing.
 
-        To be called once the session has ended: the watcher does not rewrite the report from here
-        on.
+        To be called once the session has ended: the watcher does not rewrite the report
+        from here on.
         """
         if self.watcher_id is None:
             return None
@@ -238,10 +239,12 @@ class ReportFile:
     def close(self, report: dict[str, Any]) -> str | None:
         """Write the last report.
 
-        If it could not be written completely, the record stays for `failure-taxonomy finalize`.
+        If it could not be written completely, the record stays for `failure-taxonomy
+        finalize`.
 
         Returns:
-            What went wrong, for the line that names the report's path; `None` if nothing did.
+            What went wrong, for the line that names the report's path; `None` if
+            nothing did.
         """
         reserve = record_folder(self.path, self._run_id) / layout.RESERVE
         problem = None

@@ -1,7 +1,7 @@
 """The hooks of a session. Each records one fact and decides nothing.
 
-Three of them are called for every test and have to be quick: a test that passes only changes
-numbers.
+Three of them are called for every test and have to be quick: a test that passes only
+changes numbers.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ class SessionRecorder:
         """Those of them that pytest's session does not count."""
         self._awaiting: pytest.TestReport | None = None
         """The report of a failed test that is not recorded yet: it waits for the exception, which
-        pytest passes to another hook. Whatever fails meanwhile, the next hook records it."""
+        pytest passes to another hook. Whatever fails meanwhile, the next hook records
+        it."""
         self._superseded: set[str] = set()
         """Tests that are going to be run again and have not started yet."""
         self._with_failed_subtests: set[str] = set()
@@ -106,8 +107,8 @@ class SessionRecorder:
         self._rootdir = config.rootpath
         self.record = record
 
-    # These three are called for every test. They contain what `guarded` does, because its wrapper
-    # would cost as much as their own work.
+    # These three are called for every test. They contain what `guarded` does, because
+    # its wrapper would cost as much as their own work.
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -181,8 +182,8 @@ class SessionRecorder:
     ) -> None:
         """Record the exception behind a failure.
 
-        pytest calls this hook after `pytest_runtest_logreport`. For collectors, and for tests under
-        pytest-rerunfailures, it is called before the report.
+        pytest calls this hook after `pytest_runtest_logreport`. For collectors, and for
+        tests under pytest-rerunfailures, it is called before the report.
         """
         if isinstance(node, pytest.Collector):
             self.exceptions.see_collector(node, call, report)
@@ -318,7 +319,8 @@ class SessionRecorder:
         """Record the session's status and `shouldfail` after all other plugins have had a say."""
         before = session.exitstatus
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        # Of a red session the terminal prints each failure here, and no plugin made it red.
+        # Of a red session the terminal prints each failure here, and no plugin made it
+        # red.
         is_green = before == pytest.ExitCode.OK and not session.testsfailed
         writer = getattr(reporter, "_tw", None) if is_green else None  # not public
         watch = TerminalWatch(writer)
@@ -595,7 +597,8 @@ def exit_code_of(status: int) -> int:
 def is_of_forked_test(report: pytest.TestReport) -> bool:
     """Tell whether pytest-forked reports a crash, rather than xdist the death of a worker.
 
-    Reports that come from a worker have its id; the one that the controller makes up does not.
+    Reports that come from a worker have its id; the one that the controller makes up
+    does not.
     """
     return not hasattr(report, "node") or hasattr(report, "worker_id")
 

@@ -1,8 +1,9 @@
 """What a pytest sees of stalls itself: threads that keep it from ending, and what is stalled.
 
-Where no other process can look at it from outside (macOS and Windows) a thread looks from inside.
-It needs the GIL, so it can't see that Python is frozen, and since Python 3.12 a fork warns of
-threads; so there is none where it isn't needed. Nothing here runs for a test.
+Where no other process can look at it from outside (macOS and Windows) a thread looks
+from inside. It needs the GIL, so it can't see that Python is frozen, and since Python
+3.12 a fork warns of threads; so there is none where it isn't needed. Nothing here runs
+for a test.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ class StallThread(StalledRun):
             config: of the run.
             session: has its tests, its record and its secrets.
             seconds: after how long without progress something is stalled.
-            place: the path of the run's report, which is written anew with what is stalled, and the
-                run's id.
+            place: the path of the run's report, which is written anew with what is
+                stalled, and the run's id.
         """
         super().__init__(config, session.record, ends=False)
         self._seconds = seconds
@@ -122,14 +123,15 @@ class StallThread(StalledRun):
                 page = self._record.page()
                 position = self._progress.position(), page
                 now_ns = monotonic_ns()
-                # What passed beyond the wait does not count: this process was stopped, say.
+                # What passed beyond the wait does not count: this process was stopped,
+                # say.
                 since_ns += max(0, now_ns - last_ns - int(wait * 1e9))
                 last_ns = now_ns
                 used = process_time() - cpu_seconds
                 cpu_seconds += used
                 if position != before or page[DEBUGGER_AT]:
-                    # What was stalled stays told: a Ctrl+C is progress, too, and a test that goes
-                    # on is not in flight at the end.
+                    # What was stalled stays told: a Ctrl+C is progress, too, and a test
+                    # that goes on is not in flight at the end.
                     before = position
                     began_ns = now_ns
                     since_ns = now_ns

@@ -1,7 +1,7 @@
 """Errors that end pytest before or outside of its session: bad options, broken conftest files.
 
-pytest says what is wrong. It does not say where that stands: an option in the `addopts` of a
-configuration file three folders up looks as if it had been typed.
+pytest says what is wrong. It does not say where that stands: an option in the `addopts`
+of a configuration file three folders up looks as if it had been typed.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ def words_of_conflict(files: Mapping[str, str], said: str = "") -> str:
     """Say which option two plugins add, by what stands in their files; empty where none is found.
 
     Args:
-        files: the names of the plugins by their paths, in the order in which they were loaded.
+        files: the names of the plugins by their paths, in the order in which they were
+            loaded.
         said: the error, which names the option; empty if it was not seen.
     """
     added: dict[str, str] = {}
@@ -120,7 +121,8 @@ def words_of_conflict(files: Mapping[str, str], said: str = "") -> str:
 def _words_of_second_name(said: str, config: pytest.Config) -> str:
     """Say which file names a conftest as a plugin; empty where that isn't what is wrong.
 
-    pytest loads each conftest by itself, under its path. pluggy takes no module under two names.
+    pytest loads each conftest by itself, under its path. pluggy takes no module under
+    two names.
     """
     twice = re.search(_REGISTERED_TWICE, said)
     if twice is None:
@@ -180,8 +182,8 @@ def _distribution_loaded(error: BaseException) -> str:
 def _conftest_left_by(error: BaseException) -> str | None:
     """Return the conftest file that raised an exception which pytest does not catch.
 
-    `sys.exit` and `pytest.skip` raise such exceptions. Those of a plugin that the conftest file
-    names are the plugin's.
+    `sys.exit` and `pytest.skip` raise such exceptions. Those of a plugin that the
+    conftest file names are the plugin's.
     """
     for entry in inspection.entries_of(error):
         code = entry.tb_frame.f_code
@@ -196,7 +198,8 @@ def _conftest_left_by(error: BaseException) -> str | None:
 def _short_traceback(error: BaseException) -> tuple[str | None, str]:
     """Return the traceback as pytest shows it, without its own frames, and the exception in it.
 
-    Nothing has formatted the exception yet: its `__str__` is called here, once, and held.
+    Nothing has formatted the exception yet: its `__str__` is called here, once, and
+    held.
     """
     try:
         excinfo = pytest.ExceptionInfo.from_exception(error)

@@ -31,9 +31,10 @@ def facts_around(
 ) -> dict[str, str]:
     """Return the facts about the file of a module, or about the locale; none without any.
 
-    `shadow` is the file that the module `top` was imported from, and `shadowed` whose module of
-    that name has what was asked for. `relative` is what was imported without a parent package.
-    `locale_at` is a place that takes the encoding of the locale, which is ASCII.
+    `shadow` is the file that the module `top` was imported from, and `shadowed` whose
+    module of that name has what was asked for. `relative` is what was imported without
+    a parent package. `locale_at` is a place that takes the encoding of the locale,
+    which is ASCII.
 
     Args:
         error: has been raised.

@@ -206,7 +206,8 @@ class WorkerRecorder:
     def _refusal(self) -> str | None:
         """Return the usage error that ends the session of this worker, if there is one.
 
-        Only workers check node ids and expressions. The controller just sees workers without tests.
+        Only workers check node ids and expressions. The controller just sees workers
+        without tests.
         """
         error = sys.exception()  # pytest calls this hook while such an error propagates
         if error is None or not issubclass(type(error), pytest.UsageError):

@@ -1,8 +1,8 @@
 """What a process that died has left of its last moments: where it crashed, and its last output.
 
-faulthandler writes the stacks of a crash to a file of the record. The user sees them on stderr, as
-without this plugin, because whoever reads the file writes them there. What a test has written is in
-the files of pytest's capture.
+faulthandler writes the stacks of a crash to a file of the record. The user sees them on
+stderr, as without this plugin, because whoever reads the file writes them there. What a
+test has written is in the files of pytest's capture.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def read_traces(
 
     Args:
         left: what it has left.
-        end: how it ended. A dump counts only if that may have been a crash: a child that was forked
-            by a library in C writes to the same file. `None` for a crash. The stacks at a SIGTERM
-            tell the place alone.
+        end: how it ended. A dump counts only if that may have been a crash: a child
+            that was forked by a library in C writes to the same file. `None` for a
+            crash. The stacks at a SIGTERM tell the place alone.
         rootdir: the root folder of the run.
         redact: removes secrets from a text.
     """
@@ -141,8 +141,8 @@ def _end_of(text: str, characters: int) -> str:
 class LeftByWorkers:
     """What xdist workers of this machine leave when they die; read by their controller.
 
-    Their files are opened while they live: a worker's captured output has no name on any disk, and
-    a test may remove the folder of the record.
+    Their files are opened while they live: a worker's captured output has no name on
+    any disk, and a test may remove the folder of the record.
     """
 
     def __init__(
@@ -153,8 +153,8 @@ class LeftByWorkers:
         Args:
             rootdir: the root folder of the run.
             redact: removes secrets from a text.
-            terminal: a descriptor of stderr, for the stacks of crashes; `None` if faulthandler is
-                not enabled.
+            terminal: a descriptor of stderr, for the stacks of crashes; `None` if
+                faulthandler is not enabled.
         """
         self.shows_crashes = terminal is not None
         self._rootdir = rootdir
@@ -171,7 +171,8 @@ class LeftByWorkers:
             worker: its id.
             process_id: of its process.
             folder: with its record.
-            capture: its descriptors of the files with its captured stdout and stderr, 0 for none.
+            capture: its descriptors of the files with its captured stdout and stderr, 0
+                for none.
         """
         files = _open_streams(process_id, capture)
         if self.shows_crashes:
@@ -196,7 +197,8 @@ def output_of_process(
 
     Args:
         process_id: of the process.
-        capture: its descriptors of the files with its captured stdout and stderr, 0 for none.
+        capture: its descriptors of the files with its captured stdout and stderr, 0 for
+            none.
         redact: removes secrets from a text.
     """
     left = read_left(_open_streams(process_id, capture).items())

@@ -1,9 +1,9 @@
 """Build the judge's evidence of a run from a snapshot of its record.
 
-There is one way from a record to the evidence, for the pytest that lives and for whoever
-comes after its death. The two differ in where the snapshot comes from, the memory or the
-disk, and in what is known beside it: fields of `Snapshot` that have a default, and the
-arguments of `facts_of`.
+There is one way from a record to the evidence, for the pytest that lives and for
+whoever comes after its death. The two differ in where the snapshot comes from, the
+memory or the disk, and in what is known beside it: fields of `Snapshot` that have a
+default, and the arguments of `facts_of`.
 
 pytest itself imports this module, so nothing is read or parsed here.
 """
@@ -160,10 +160,10 @@ def facts_of(
 
     Args:
         snapshot: of its record.
-        end: of its process. Where the time of the end is unknown, the evidence doesn't say
-            how long a test had run.
-        workers: what each xdist worker has recorded of itself, by its id. A controller that
-            lives has read that already, so its snapshot has it.
+        end: of its process. Where the time of the end is unknown, the evidence doesn't
+            say how long a test had run.
+        workers: what each xdist worker has recorded of itself, by its id. A controller
+            that lives has read that already, so its snapshot has it.
         traces: what the process has left of its last moments.
         outputs: what the tests of workers had written, by the workers' ids.
     """
@@ -280,7 +280,8 @@ def _count_results(
 ) -> tuple[dict[str, int], Counter[str]]:
     """Return the true counters, and the tests that ended without the controller's knowing.
 
-    What workers have reported may not have been received, or received and not counted yet.
+    What workers have reported may not have been received, or received and not counted
+    yet.
     """
     unheard = Counter[str]()
     if not workers:
@@ -482,9 +483,11 @@ def with_stalls(
 
     Args:
         run: what else was seen of it.
-        observed: what was seen before its end. A test that went on since is not stalled.
+        observed: what was seen before its end. A test that went on since is not
+            stalled.
         ended_ns: when the run ended, on the monotonic clock; `None` if unknown.
-        is_over: the session has ended: nothing but the interpreter's end can be stalled.
+        is_over: the session has ended: nothing but the interpreter's end can be
+            stalled.
     """
     if not observed.stalls:
         return run

@@ -1,7 +1,7 @@
 """The locks of a run.
 
-`ReportLock` keeps another run from the path of the report, and `held_record` another process from
-rewriting the report of this run.
+`ReportLock` keeps another run from the path of the report, and `held_record` another
+process from rewriting the report of this run.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class ReportLock(FileLock):
 def held_record(folder: Folder, seconds: float) -> Iterator[bool]:
     """Keep other processes from rewriting the report of a run for a moment; yield whether we can.
 
-    The watcher rewrites the report of a run that is stalled, while pytest or `failure-taxonomy run`
-    may be about to write the last one. The lock is a `flock` of the record's state file, so that
-    it goes with its process and needs no file of its own.
+    The watcher rewrites the report of a run that is stalled, while pytest or
+    `failure-taxonomy run` may be about to write the last one. The lock is a `flock` of
+    the record's state file, so that it goes with its process and needs no file of its
+    own.
 
     Args:
         folder: of the record.

@@ -1,8 +1,8 @@
 """What a run ran on: interpreter, operating system, pytest, its plugins, CI job, and commit.
 
-Nothing slow is asked, but for the commit: git is started only where a run has failed or goes into
-the history.
-`ci_providers` returns every environment variable that a report can quote.
+Nothing slow is asked, but for the commit: git is started only where a run has failed or
+goes into the history. `ci_providers` returns every environment variable that a report
+can quote.
 """
 
 from __future__ import annotations
@@ -58,11 +58,13 @@ def describe_environment(
     """
     names = set()
     for plugin in plugins:
-        # The name of its metadata folder has both; reading the metadata takes 0.3 ms a plugin.
+        # The name of its metadata folder has both; reading the metadata takes 0.3 ms a
+        # plugin.
         folder = getattr(getattr(plugin, "_dist", None), "_path", None)
         installed = _name_and_version(getattr(folder, "name", ""))
         names.add(installed or (plugin.project_name, plugin.version))
-    # platform.platform() reads the C library from the executable, 5 ms; uname says enough.
+    # platform.platform() reads the C library from the executable, 5 ms; uname says
+    # enough.
     platform = sys.platform
     if hasattr(os, "uname"):
         system = os.uname()
@@ -96,8 +98,9 @@ def find_root(rootdir: Path) -> str | None:
 def find_path_of_start(folder: Path, rootdir: Path) -> str | None:
     """Return the folder that Python has put in front of `sys.path`, from the root directory.
 
-    `python -m pytest` puts the current one there, a script that calls `pytest.main()` its own, and
-    the command `pytest` none of the project's: that of installed commands, for which this is None.
+    `python -m pytest` puts the current one there, a script that calls `pytest.main()`
+    its own, and the command `pytest` none of the project's: that of installed commands,
+    for which this is None.
 
     Args:
         folder: where pytest was started.
@@ -154,9 +157,9 @@ def memory_use() -> evidence.MemoryUse | None:
 def ci_providers() -> dict[str, dict[str, str]]:
     """Return the variables of each CI provider by what they hold; nobody changes them.
 
-    The table is `data/ci_providers.json`: the variable that the provider is detected by, and those
-    with the id of the run, the job, the commit and the ref, and with the branch of a pull request,
-    where the commit is that of its merge.
+    The table is `data/ci_providers.json`: the variable that the provider is detected
+    by, and those with the id of the run, the job, the commit and the ref, and with the
+    branch of a pull request, where the commit is that of its merge.
     """
     providers: dict[str, dict[str, str]] = json.loads(packaged("ci_providers.json"))
     return providers

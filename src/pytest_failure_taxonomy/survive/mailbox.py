@@ -1,9 +1,9 @@
 """The mailbox by which `failure-taxonomy run` and the pytest that it runs exchange messages.
 
-The supervisor puts its process id and the mailbox into an environment variable. The plugin checks
-that this process is its parent, but for GNU `timeout` between them, because a pytest that a test
-starts inherits the variable. On Linux
-the mailbox has no name on any disk, so that nothing is left behind if the supervisor is killed.
+The supervisor puts its process id and the mailbox into an environment variable. The
+plugin checks that this process is its parent, but for GNU `timeout` between them,
+because a pytest that a test starts inherits the variable. On Linux the mailbox has no
+name on any disk, so that nothing is left behind if the supervisor is killed.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ def send_to_supervisor(
 ) -> bool:
     """Send descriptors to read from when this process has died.
 
-    The supervisor shows the stacks of a crash on its own stderr, so that must be this process's.
-    No other descriptor of stderr is sent: a command may wait for the end of that pipe, and the
-    supervisor waits for the command.
+    The supervisor shows the stacks of a crash on its own stderr, so that must be this
+    process's. No other descriptor of stderr is sent: a command may wait for the end of
+    that pipe, and the supervisor waits for the command.
 
     Args:
         mailbox: as `find_mailbox` returns it.
@@ -130,7 +130,8 @@ def send_to_supervisor(
 def release_mailbox(mailbox: Path) -> None:
     """Let a later run of this process be the supervisor's pytest.
 
-    A supervisor that was killed could not remove its folder, if it had one; so it is removed here.
+    A supervisor that was killed could not remove its folder, if it had one; so it is
+    removed here.
     """
     _claimed.discard(mailbox)
     supervisor, _, _ = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")
@@ -142,8 +143,9 @@ def release_mailbox(mailbox: Path) -> None:
 def write_message(mailbox: Path, **fields: str | None) -> None:
     """Leave a message for the other side.
 
-    The supervisor's has the `stage` and the `report` that it wants, and the `inbox` to send
-    descriptors to. The answer has the path of the `report`, the `run_id`, and the same `inbox`.
+    The supervisor's has the `stage` and the `report` that it wants, and the `inbox` to
+    send descriptors to. The answer has the path of the `report`, the `run_id`, and the
+    same `inbox`.
     """
     with suppress(OSError), open(_open(mailbox, os.O_RDWR | os.O_CREAT), "wb") as file:
         file.truncate()
@@ -186,9 +188,9 @@ def _open(mailbox: Path, flags: int) -> int:
 class Mailbox:
     """The supervisor's side of a mailbox: a message file and an inbox.
 
-    The inbox is a socket to which pytest sends the descriptors of its record. A test may remove
-    the folder of the record, but a file that waits in a socket stays readable; so the supervisor
-    need not watch the record while the run goes on.
+    The inbox is a socket to which pytest sends the descriptors of its record. A test
+    may remove the folder of the record, but a file that waits in a socket stays
+    readable; so the supervisor need not watch the record while the run goes on.
     """
 
     def __init__(self, *, stage: str | None, report: str | None) -> None:

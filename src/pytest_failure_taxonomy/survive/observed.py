@@ -1,7 +1,7 @@
 """What another process has seen of a run while it lived: what was stalled, and its memory.
 
-Both are files of the record that the watcher writes. A test may have written anything into
-them.
+Both are files of the record that the watcher writes. A test may have written anything
+into them.
 """
 
 from __future__ import annotations

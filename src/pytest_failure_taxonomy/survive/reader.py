@@ -227,7 +227,8 @@ def read_record(folder: Path, run_id: str) -> RecordedRun:
     """Read the record in a folder.
 
     Raises:
-        ReportError: if there is none, if it belongs to another run, or if it can't be parsed.
+        ReportError: if there is none, if it belongs to another run, or if it can't be
+            parsed.
     """
     try:
         opened = open_folder(folder)
@@ -245,7 +246,8 @@ def read_contents(folder: Folder) -> tuple[bytes, bytes]:
     """Return the contents of the two files of a record; empty for a file that is missing.
 
     Raises:
-        ReportError: if one can't be read, or does not belong to the owner of the folder.
+        ReportError: if one can't be read, or does not belong to the owner of the
+            folder.
     """
     state = _read(folder, layout.STATE, MAX_STATE_BYTES)
     return state, _read(folder, layout.EVENTS, layout.MAX_EVENTS_BYTES)
@@ -377,7 +379,8 @@ def _parse_state(
     """Read the state file, as far as that is possible.
 
     Returns:
-        Fields of `RecordedRun`, how many events were counted by name, and the errno of a loss.
+        Fields of `RecordedRun`, how many events were counted by name, and the errno of
+        a loss.
     """
     has_numbers = len(state) >= PAGE
     if not has_numbers:

@@ -1,8 +1,8 @@
 """Report a command that no plugin has recorded, by its end and its output.
 
-Most such commands are no pytest. If one is, its interpreter may lack the plugin. Then the user is
-told, and the report is made from the exit code and, if it goes to a file, the output. Terminals and
-pipes are not read.
+Most such commands are no pytest. If one is, its interpreter may lack the plugin. Then
+the user is told, and the report is made from the exit code and, if it goes to a file,
+the output. Terminals and pipes are not read.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ def report_of_command(
 ) -> dict[str, Any]:
     """Return the report of a command that no plugin has recorded.
 
-    If a plugin has begun a run and left nothing, its session did not end: it would have written a
-    report.
+    If a plugin has begun a run and left nothing, its session did not end: it would have
+    written a report.
 
     Args:
         command: the command.
@@ -157,8 +157,9 @@ def report_of_command(
         seen: the same of its process.
         lost_run_id: the run that a plugin has begun and that has left nothing.
         absence: why no plugin has recorded it, if known.
-        find_refusal: called for a pytest, with the errors that its output shows; returns the error
-            that it must have ended with before it loaded this plugin, if there is one to see.
+        find_refusal: called for a pytest, with the errors that its output shows;
+            returns the error that it must have ended with before it loaded this plugin,
+            if there is one to see.
     """
     duration = (datetime.now(UTC) - command.started_at).total_seconds()
     evidence: RunEvidence | None = None
@@ -271,8 +272,9 @@ def _with_what_it_said(
 def _evidence_of_output(command: Command, seen: ProcessEnd) -> RunEvidence | None:
     """Return the evidence in the output files of a pytest, with the end of its process.
 
-    stderr counts where stdout has nothing of pytest's, as before a session. Return `None` if the
-    output looks unfinished and the exit code is 0: a plugin may have changed what pytest prints.
+    stderr counts where stdout has nothing of pytest's, as before a session. Return
+    `None` if the output looks unfinished and the exit code is 0: a plugin may have
+    changed what pytest prints.
     """
     from pytest_failure_taxonomy.logs.log_lines import chunks_of, read_log
     from pytest_failure_taxonomy.logs.output_evidence import evidence_of_output
@@ -302,8 +304,8 @@ def _evidence_of_output(command: Command, seen: ProcessEnd) -> RunEvidence | Non
 def why_unrecorded(command: Sequence[str]) -> Absence | None:
     """Return why a pytest has not loaded this plugin.
 
-    Its interpreter is asked, in a new process with the same options, folder and environment as for
-    pytest, whether the plugin is installed.
+    Its interpreter is asked, in a new process with the same options, folder and
+    environment as for pytest, whether the plugin is installed.
 
     Returns:
         `None` if the interpreter is not known from the command, or gives no answer.

@@ -1,7 +1,7 @@
 """Start the watcher, a process that outlives pytest and completes its report.
 
-While pytest lives the watcher looks for stalls. For that the record is told once where the user
-reads, which signal ends the session, and when a debugger waits for the user.
+While pytest lives the watcher looks for stalls. For that the record is told once where
+the user reads, which signal ends the session, and when a debugger waits for the user.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ ends before the process, and must not be watched."""
 
 _lingering: dict[int, tuple[int, str]] = {}
 """By process id: the watcher of a run that has ended while its process goes on, and the run's id.
-The next run in the same process ends that watcher: the exit status is no longer the first run's."""
+The next run in the same process ends that watcher: the exit status is no longer the
+first run's."""
 
 
 class Watch:
@@ -74,16 +75,17 @@ class Watch:
     ) -> str | None:
         """Start a watcher of this process; return why that is not possible, or `None`.
 
-        A shell starts the watcher in the background and ends, so that it is nobody's child. A test
-        that waits for its children, or lists them, must not find it.
+        A shell starts the watcher in the background and ends, so that it is nobody's
+        child. A test that waits for its children, or lists them, must not find it.
 
         Args:
             report: the path of the run's report.
             run_id: the run.
-            record: the files of its record. The watcher inherits their descriptors: a short run
-                may have removed the files before the watcher could open them.
+            record: the files of its record. The watcher inherits their descriptors: a
+                short run may have removed the files before the watcher could open them.
             libraries: what it needs to import besides this package.
-            stall_seconds: after how long without progress something is stalled; 0 for never.
+            stall_seconds: after how long without progress something is stalled; 0 for
+                never.
             ends_stalled: end what is.
             completes: complete the report at the end.
         """
@@ -99,8 +101,8 @@ class Watch:
         settings = f"{numbers};program={is_program():d};folder={folder}"
         descriptors: list[int] = []
         try:
-            # Moved: if pytest was started with standard input, output or error closed, a file that
-            # it opens may get the number, and would be lost in the watcher.
+            # Moved: if pytest was started with standard input, output or error closed,
+            # a file that it opens may get the number, and would be lost in the watcher.
             descriptors.append(move_high(os.pidfd_open(process_id)))
             for (
                 path
@@ -232,8 +234,8 @@ def is_program() -> bool:
 def find_terminal(config: pytest.Config) -> tuple[int, bool] | None:
     """Return where the user reads: a descriptor, and whether what is printed there has colours.
 
-    pytest's capture keeps a copy of the real standard error. With `-qq` nothing is to be printed,
-    and the answer is `None`.
+    pytest's capture keeps a copy of the real standard error. With `-qq` nothing is to
+    be printed, and the answer is `None`.
     """
     if config.get_verbosity() < -1:
         return None
@@ -323,7 +325,8 @@ def _spawn_orphan(command: list[str]) -> int:
             stderr=subprocess.DEVNULL,
             check=False,
             close_fds=False,
-            # In a session of its own from the start: a kill of pytest's group must not reach it.
+            # In a session of its own from the start: a kill of pytest's group must not
+            # reach it.
             start_new_session=True,
         )
     except OSError as error:
@@ -336,7 +339,8 @@ def _spawn_orphan(command: list[str]) -> int:
 def _folders_of(libraries: Sequence[str]) -> list[str]:
     """Return where libraries are imported from, and the one that searches patterns of the user.
 
-    The watcher starts without `site`, and an editable install is not beside these libraries.
+    The watcher starts without `site`, and an editable install is not beside these
+    libraries.
     """
     paths = [getattr(sys.modules.get("regex"), "__file__", None)]
     for library in libraries:

@@ -1,7 +1,8 @@
 """Run a command as its parent, to see exactly how it ends and what ended it.
 
-There are two ways to wait for the command. With `sigtimedwait` (Linux) signals arrive one by one
-with their senders. Elsewhere `subprocess` waits, and signal handlers forward signals.
+There are two ways to wait for the command. With `sigtimedwait` (Linux) signals arrive
+one by one with their senders. Elsewhere `subprocess` waits, and signal handlers forward
+signals.
 """
 
 from __future__ import annotations
@@ -84,9 +85,9 @@ class CommandEnd:
 class Supervisor:
     """The parent of one command.
 
-    The command stays in the foreground process group, so that a debugger, Ctrl+C and Ctrl+Z work.
-    It gets the signals of the terminal directly. Signals that other processes send to the
-    supervisor are forwarded.
+    The command stays in the foreground process group, so that a debugger, Ctrl+C and
+    Ctrl+Z work. It gets the signals of the terminal directly. Signals that other
+    processes send to the supervisor are forwarded.
     """
 
     def __init__(
@@ -373,7 +374,8 @@ def _why_not_started(name: str, error: OSError | ValueError) -> str:
 def end_like(returncode: int) -> int:
     """End this process by the signal that ended the command, or return its exit code.
 
-    Process 1 of a container can't end itself by a signal; it returns the code that a shell shows.
+    Process 1 of a container can't end itself by a signal; it returns the code that a
+    shell shows.
     """
     if (
         returncode > 0x7FFF_FFFF

@@ -1,9 +1,9 @@
 """The process that watches pytest: a script that `start_watcher` runs.
 
-It needs the standard library alone. It waits for one process to end, and imports the package only
-if there is a report to complete. It inherits the descriptors of the record, because a test may
-remove the files. Now and then it looks whether the run makes progress; what a stall takes is done
-in a forked child.
+It needs the standard library alone. It waits for one process to end, and imports the
+package only if there is a report to complete. It inherits the descriptors of the
+record, because a test may remove the files. Now and then it looks whether the run makes
+progress; what a stall takes is done in a forked child.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _NEVER = float("inf")
 _CHILD_SECONDS = 0.5
 """How long a child that looks at a stall may take once pytest has ended."""
 
-# linux/pidfd.h: PIDFD_GET_INFO returns the exit status of a reaped process (Linux 6.15).
+# linux/pidfd.h: PIDFD_GET_INFO returns the exit status of a reaped process (Linux
+# 6.15).
 _PIDFD_INFO_EXIT = 1 << 3
 _PIDFD_INFO = struct.Struct("=QQ11Ii8x")
 _PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
@@ -50,8 +51,8 @@ def watch(
     """Wait for the end of a process, and complete its report unless it is complete.
 
     Args:
-        pidfd: a descriptor of the process. It stays that of this process when the number
-            is another's, and can be polled for the end by who is not the parent.
+        pidfd: a descriptor of the process. It stays that of this process when the
+            number is another's, and can be polled for the end by who is not the parent.
         files: descriptors of the two files of its record.
         channel: a socket by which the process sends descriptors of what it leaves.
         process_id: its id.
@@ -269,16 +270,16 @@ class Stalls:
 def _wait_status(pidfd: int, process_id: int) -> int | None:
     """Return the status of a process that is no child, as `waitpid` would.
 
-    Only a parent may wait for a process, and the watcher is nobody's. But the kernel keeps
-    the status in two places, one after the other. From the end until the parent has waited
-    the process is a zombie, and `/proc` shows its status. From then on `/proc` has forgotten
-    it, and another process may have the number; the pidfd still means the dead one, and has
-    its status since Linux 6.15. The poll of a pidfd returns before either is certain, hence
-    the tries.
+    Only a parent may wait for a process, and the watcher is nobody's. But the kernel
+    keeps the status in two places, one after the other. From the end until the parent
+    has waited the process is a zombie, and `/proc` shows its status. From then on
+    `/proc` has forgotten it, and another process may have the number; the pidfd still
+    means the dead one, and has its status since Linux 6.15. The poll of a pidfd returns
+    before either is certain, hence the tries.
 
     Returns:
-        `None` if the status is unknown. It is never guessed: 137 might be a SIGKILL or an
-        exit code.
+        `None` if the status is unknown. It is never guessed: 137 might be a SIGKILL or
+        an exit code.
     """
     import fcntl
 
@@ -304,7 +305,8 @@ def _wait_status(pidfd: int, process_id: int) -> int | None:
 def _end_in_time() -> None:
     """Have the system end this process if its work takes too long.
 
-    A test may have left anything in the record, and this process ignores the user's signals.
+    A test may have left anything in the record, and this process ignores the user's
+    signals.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
@@ -325,7 +327,8 @@ def _read(descriptor: int, max_bytes: int | None = None) -> bytes:
 
 
 if __name__ == "__main__":
-    # Detach this process from the run: from its session, signals, folder and descriptors.
+    # Detach this process from the run: from its session, signals, folder and
+    # descriptors.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     os.setsid()

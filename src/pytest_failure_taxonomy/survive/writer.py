@@ -1,12 +1,13 @@
 """Write the record of a run: on disk or, if that is not possible, in memory alone.
 
-The numbers are in memory in both cases. `keep` copies them to a mapped file where there is one. A
-test may truncate that file or fill it with something else; what was in memory is written again.
+The numbers are in memory in both cases. `keep` copies them to a mapped file where there
+is one. A test may truncate that file or fill it with something else; what was in memory
+is written again.
 
-The stacks of this process belong to it, too. py-spy reads them from outside, where it is installed
-and allowed to. Without it, faulthandler writes them to a file when a signal asks for it. Its
-handler is in C and needs no GIL. It costs nothing until then; the measurements are in
-docs/decisions/0018-asked-for-stacks-by-a-signal.md.
+The stacks of this process belong to it, too. py-spy reads them from outside, where it
+is installed and allowed to. Without it, faulthandler writes them to a file when a
+signal asks for it. Its handler is in C and needs no GIL. It costs nothing until then;
+the measurements are in docs/decisions/0018-asked-for-stacks-by-a-signal.md.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ class Numbers:
     def __init__(self, content: memoryview, tests: int) -> None:
         """Divide a memory, which may be larger, for a number of tests.
 
-        Each array has one more element at its end, which stands for tests that were not selected.
+        Each array has one more element at its end, which stands for tests that were not
+        selected.
         """
         starts = layout.starts_offset(tests)
         order = layout.order_offset(tests)
@@ -201,8 +203,8 @@ class Record:
         Args:
             name: of the file.
             flags: to open it with.
-            size: room for so many bytes is reserved: where there is none, what is written later
-                would be lost.
+            size: room for so many bytes is reserved: where there is none, what is
+                written later would be lost.
 
         Raises:
             OSError: if it can't be created.
@@ -234,25 +236,26 @@ class Record:
 class DiskRecord(Record):
     """A record that outlives its process.
 
-    The state file is mapped and its descriptor closed. A store into the map is in the page
-    cache at once, which outlives the process whatever ends it, and costs a quarter of a system
-    call. It has three dangers:
+    The state file is mapped and its descriptor closed. A store into the map is in the
+    page cache at once, which outlives the process whatever ends it, and costs a quarter
+    of a system call. It has three dangers:
 
-    - A store beyond the end of the file is a SIGBUS, which would kill the run, and a test may
-      truncate any file. So the file has one more page, which goes first when it is cut;
-      `_check` asks the kernel for that page without touching it, and what it raises is an
-      ordinary error. Then the file is made again from the numbers in memory.
-    - The disk may be full when a page is first written to, which is a SIGBUS, too. So all
-      blocks are allocated before the file is mapped.
+    - A store beyond the end of the file is a SIGBUS, which would kill the run, and a
+      test may truncate any file. So the file has one more page, which goes first when
+      it is cut; `_check` asks the kernel for that page without touching it, and what it
+      raises is an ordinary error. Then the file is made again from the numbers in
+      memory.
+    - The disk may be full when a page is first written to, which is a SIGBUS, too. So
+      all blocks are allocated before the file is mapped.
     - The process may die between two stores. So what makes other bytes valid is stored
       last: a start time before its state, a name before its length.
 
-    Each number is stored twice, in memory and in the map: nothing is ever read back from a
-    file that a test may have filled with something else.
+    Each number is stored twice, in memory and in the map: nothing is ever read back
+    from a file that a test may have filled with something else.
 
-    The events are appended by a descriptor. It has a number so high that programs don't get
-    it, and is checked before each write: a test may have closed it and opened a file of its
-    own under that number. What a test truncates is written again.
+    The events are appended by a descriptor. It has a number so high that programs don't
+    get it, and is checked before each write: a test may have closed it and opened a
+    file of its own under that number. What a test truncates is written again.
     """
 
     _disk: Numbers
@@ -304,7 +307,8 @@ class DiskRecord(Record):
             disk = self._disk
             disk.starts[index] = numbers.starts[index]
             disk.order[place] = numbers.order[place]
-        # A start comes before the state that makes it valid: this process may die in between.
+        # A start comes before the state that makes it valid: this process may die in
+        # between.
         states, disk_states, page, disk_page = self._views
         disk_states[index] = states[index]
         disk_page[:] = page
@@ -338,7 +342,8 @@ class DiskRecord(Record):
     def write(self, event: str, **fields: Any) -> None:
         """Append an event by one system call, so that a death can't leave half of it.
 
-        Events are counted before they are written, so that a reader knows what a full disk lost.
+        Events are counted before they are written, so that a reader knows what a full
+        disk lost.
         """
         if os.getpid() != self._process_id:
             return
@@ -366,13 +371,13 @@ class DiskRecord(Record):
     def erase(self, fillers: Mapping[str, str]) -> None:
         """Overwrite secrets that have become known in the events that are on disk.
 
-        A secret may stand bare in the text of one failure, and beside its name in that of a later
-        one. Only then it is known to be one. Each line keeps its length and place, so that the file
-        is valid whenever the process dies.
+        A secret may stand bare in the text of one failure, and beside its name in that
+        of a later one. Only then it is known to be one. Each line keeps its length and
+        place, so that the file is valid whenever the process dies.
 
         Args:
-            fillers: by the secrets that they replace. A filler is ASCII and no longer than its
-                secret.
+            fillers: by the secrets that they replace. A filler is ASCII and no longer
+                than its secret.
         """
         if os.getpid() != self._process_id:
             return
@@ -503,8 +508,8 @@ def map_file(
     """
     descriptor = folder.open_file(name, _FLAGS if make else os.O_RDWR)
     try:
-        # One byte more, which is on a page of its own: to whatever size somebody truncates the
-        # file, this page is gone.
+        # One byte more, which is on a page of its own: to whatever size somebody
+        # truncates the file, this page is gone.
         last = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         _allocate(descriptor, last + 1)
         memory = _map_descriptor(descriptor, last + 1)
@@ -526,9 +531,10 @@ def _allocate(descriptor: int, size: int) -> None:
 
 
 def _map_descriptor(descriptor: int, size: int) -> mmap.mmap:
-    # `mmap` keeps a duplicate of the descriptor with the lowest free number, and closes that number
-    # in the end, even if it belongs to another file by then. Since Python 3.13 it has an option not
-    # to. Before, the file is mapped over memory that has none.
+    # `mmap` keeps a duplicate of the descriptor with the lowest free number, and closes
+    # that number in the end, even if it belongs to another file by then. Since Python
+    # 3.13 it has an option not to. Before, the file is mapped over memory that has
+    # none.
     if os.name != "posix":
         return mmap.mmap(descriptor, size)
     if sys.version_info >= (3, 13):
@@ -634,9 +640,10 @@ class StackDump:
     def begin_to_tell_tasks(self, record: Record) -> None:
         """Have a handler in Python write where asyncio's tasks wait, which faulthandler can't.
 
-        It is asked only where the thread stands in a selector: there a handler runs at once, and
-        the selector goes on waiting. Other calls of the system are restarted. A test can see that
-        there is a handler, so there is none in a run that has not imported asyncio.
+        It is asked only where the thread stands in a selector: there a handler runs at
+        once, and the selector goes on waiting. Other calls of the system are restarted.
+        A test can see that there is a handler, so there is none in a run that has not
+        imported asyncio.
         """
         if self._signal is None or "asyncio" not in sys.modules:
             return
@@ -663,8 +670,8 @@ class StackDump:
     def end(self, *, is_child: bool = False) -> None:
         """Do nothing at the signal from now on.
 
-        If the program has since installed a handler of its own, that stays: faulthandler would
-        restore the one from before.
+        If the program has since installed a handler of its own, that stays:
+        faulthandler would restore the one from before.
 
         Args:
             is_child: this is a forked child, which shares the file with its parent.
@@ -713,21 +720,23 @@ def prepare_to_be_read(descriptor: int | None, watcher_id: int | None) -> int | 
     """Let a watcher see the stacks of this process, as far as the system allows.
 
     Args:
-        descriptor: of the file to which the stacks are written when the watcher asks; it has to
-            stay open. `None` if there is no such file.
-        watcher_id: the process that may read this one by py-spy, and the processes it starts.
+        descriptor: of the file to which the stacks are written when the watcher asks;
+            it has to stay open. `None` if there is no such file.
+        watcher_id: the process that may read this one by py-spy, and the processes it
+            starts.
 
     Returns:
-        The signal that asks for the stacks; `None` where this program uses that signal already, or
-        the system has none.
+        The signal that asks for the stacks; `None` where this program uses that signal
+        already, or the system has none.
     """
-    # In scope 1 of the security module Yama a process of the same user may read this one's memory
-    # once it is named. In scope 0 it needs no permission, and in the others none is enough.
+    # In scope 1 of the security module Yama a process of the same user may read this
+    # one's memory once it is named. In scope 0 it needs no permission, and in the
+    # others none is enough.
     is_scope_1 = process.read_text("/proc/sys/kernel/yama/ptrace_scope").strip() == "1"
     if watcher_id is not None and is_scope_1 and find_py_spy() is not None:
         process.allow_to_read(watcher_id)
-    # A process ignores SIGURG without a handler. So a test that sends it to itself ends as without
-    # us; and a test that sends itself any other signal does, too.
+    # A process ignores SIGURG without a handler. So a test that sends it to itself ends
+    # as without us; and a test that sends itself any other signal does, too.
     number = getattr(signal, "SIGURG", None)
     if descriptor is None or number is None or not hasattr(faulthandler, "register"):
         return None

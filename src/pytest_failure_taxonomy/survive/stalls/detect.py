@@ -95,7 +95,8 @@ def state_of(seen: list[Movement]) -> str:
     """Return how something makes no progress, by what has moved from the first look to the last.
 
     Returns:
-        `blocked` if nothing has; `polling` if it woke up and did nothing else; `busy` if there was
+        `blocked` if nothing has; `polling` if it woke up and did nothing else; `busy`
+        if there was
         work: CPU time or bytes, its own or a child's.
     """
     first = seen[0]
@@ -196,7 +197,8 @@ class Standstill:
         Args:
             state: a descriptor of the record's state file.
             folder: of the record.
-            process: the process id of pytest, and its start in clock ticks since the boot.
+            process: the process id of pytest, and its start in clock ticks since the
+                boot.
             seconds: after how many without progress something counts as stalled.
             now_ns: the time on the monotonic clock.
         """
@@ -232,8 +234,8 @@ class Standstill:
     def pass_time(self, now_ns: int) -> bool:
         """Let time go by up to now; tell whether the run could make progress.
 
-        What passes beyond the time until the next look doesn't count: this process was stopped,
-        too, or could not run, as in a container that is paused.
+        What passes beyond the time until the next look doesn't count: this process was
+        stopped, too, or could not run, as in a container that is paused.
         """
         since_last = now_ns - self._last_ns
         self._last_ns = now_ns
@@ -324,8 +326,8 @@ class Standstill:
     def _is_due(self, unit: Unit, now_ns: int) -> bool:
         """Tell whether to look at a process closely.
 
-        That is at the limit, at 2, 4, 8 … times it, when something that polls is to be ended, and
-        when what it does has changed.
+        That is at the limit, at 2, 4, 8 … times it, when something that polls is to be
+        ended, and when what it does has changed.
         """
         still_ns = now_ns - unit.since_ns
         if unit.settled is None or still_ns < self._limit_ns:
@@ -419,8 +421,8 @@ def _written_by(process: int | str) -> int:
 def is_suspended(process_id: int) -> bool:
     """Tell whether a process is a job that the user has suspended by Ctrl+Z.
 
-    The shell takes the terminal back then. A process that was stopped otherwise keeps it, or has
-    none.
+    The shell takes the terminal back then. A process that was stopped otherwise keeps
+    it, or has none.
     """
     fields = fields_of(process_id)
     if len(fields) < 22:

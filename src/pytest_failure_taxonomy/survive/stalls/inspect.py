@@ -1,7 +1,8 @@
 """Look closely at what makes no progress, and say so: in the record, the report, on the terminal.
 
-`detect` has found it. The work is done in a process of its own, which ends afterwards, so that
-the watcher stays small. Whatever can't be read or written is left out: the user's run goes on.
+`detect` has found it. The work is done in a process of its own, which ends afterwards,
+so that the watcher stays small. Whatever can't be read or written is left out: the
+user's run goes on.
 """
 
 from __future__ import annotations
@@ -113,7 +114,8 @@ class StallInspection:
         Args:
             stalls: those of the run so far.
             contents: of the record's two files.
-            now_ns: when it was seen that something makes no progress, on the monotonic clock.
+            now_ns: when it was seen that something makes no progress, on the monotonic
+                clock.
         """
         self._state, events = contents
         run = parse_record(self._state, events, stalls.run_id, "the record")
@@ -138,8 +140,8 @@ class StallInspection:
 
         Args:
             units: the processes that made no progress for the whole limit.
-            keeps: what was observed before stays so: it may not have ended, but have been
-                interrupted.
+            keeps: what was observed before stays so: it may not have ended, but have
+                been interrupted.
         """
         seen = []
         for unit in units:
@@ -194,7 +196,8 @@ class StallInspection:
     def _add_to_report(self, seen: Observed) -> None:
         """Add what keeps the interpreter from ending to the report of the session.
 
-        The record is gone by now, and a later run may be about to write to the same path.
+        The record is gone by now, and a later run may be about to write to the same
+        path.
         """
         at_end = stalled_activities(seen, None, is_over=True)
         if all(activity.stall.state == "busy" for activity in at_end):
@@ -263,8 +266,8 @@ class StallInspection:
         if any(stall.what == "session" for stall in own) and self._end_workers():
             return  # it waits for them, and goes on now
         if of_run:
-            # xdist would start a new worker for one that hangs outside of a test, and that one
-            # would hang, too.
+            # xdist would start a new worker for one that hangs outside of a test, and
+            # that one would hang, too.
             is_frozen = any(stall.stall.state == "frozen" for stall in own)
             self._end_run(is_frozen=is_frozen)
             self._end_workers()
@@ -272,8 +275,8 @@ class StallInspection:
     def _is_to_end(self, stall: SeenStall, unit: Unit) -> bool:
         """Tell whether a stall is to be ended.
 
-        Not so what works, what may have begun to, and a test that somebody else is going to end.
-        What polls is to have done so at one place, at two looks at least.
+        Not so what works, what may have begun to, and a test that somebody else is
+        going to end. What polls is to have done so at one place, at two looks at least.
         """
         state = stall.stall.state
         if state == "busy" or stall.seen_ns != self._now_ns:
@@ -328,7 +331,8 @@ class StallInspection:
             send_signal(identity, number)
             while time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
-                # Where it begins to end, it is let be; if it stalls again, it is killed.
+                # Where it begins to end, it is let be; if it stalls again, it is
+                # killed.
                 if not self._is_alive() or self._page_of() != before:
                     return
         send_signal(identity, signal.SIGKILL)
@@ -454,7 +458,8 @@ class StallInspection:
             location = stacks.main.own_place(rootdir)
         if subject.what == "shutdown":
             place = where
-            # The thread that keeps the interpreter from ending, and what it was last seen at.
+            # The thread that keeps the interpreter from ending, and what it was last
+            # seen at.
             for thread in self._run.named("thread"):
                 if fields_of(f"{self._main}/task/{thread.native_id}"):
                     where = place = f"waits for {thread.words}"
@@ -559,9 +564,10 @@ def waits_for_input(process_id: int) -> bool:
 def print_on_terminal(process_id: int, state: bytes, line: str) -> bool:
     """Print a line where the user of a pytest reads; tell whether that worked.
 
-    While a test runs, pytest's capture has the test's output, and keeps a copy of the real standard
-    error. The record says which descriptor that is. This process opens the same file through
-    `/proc`, writes, and closes it: it holds no pipe that somebody may be waiting for.
+    While a test runs, pytest's capture has the test's output, and keeps a copy of the
+    real standard error. The record says which descriptor that is. This process opens
+    the same file through `/proc`, writes, and closes it: it holds no pipe that somebody
+    may be waiting for.
 
     Args:
         process_id: the pytest process.
@@ -602,8 +608,8 @@ def _open_for_writing(process_id: int, number: int, identity: tuple[int, int]) -
     if not stat.S_ISREG(status.st_mode) or _appends(process_id, number):
         flags = os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
         return os.open(path, flags)
-    # What is written by another opening of the file, pytest would write over. So get a descriptor
-    # that has its position in common with that of the process.
+    # What is written by another opening of the file, pytest would write over. So get a
+    # descriptor that has its position in common with that of the process.
     import ctypes
 
     call: Any = ctypes.CDLL(None, use_errno=True).syscall

@@ -1,10 +1,11 @@
 """The stacks of a process as values: parsed from what faulthandler or py-spy writes, and worded.
 
-What is parsed may come from anywhere, because a test may have written to the file, and a program
-called py-spy may be any. So sizes are capped, and what is no stack is passed over.
+What is parsed may come from anywhere, because a test may have written to the file, and
+a program called py-spy may be any. So sizes are capped, and what is no stack is passed
+over.
 
-The formats of faulthandler are those of CPython's `Python/traceback.c` and `Modules/faulthandler.c`
-from 3.11 to 3.15.
+The formats of faulthandler are those of CPython's `Python/traceback.c` and
+`Modules/faulthandler.c` from 3.11 to 3.15.
 """
 
 from __future__ import annotations
@@ -165,8 +166,8 @@ class Stacks:
     def main(self) -> Thread:
         """The thread that runs the tests.
 
-        That is the one with most frames of pytest, or else the main thread, or else the current
-        one. faulthandler lists the main thread last.
+        That is the one with most frames of pytest, or else the main thread, or else the
+        current one. faulthandler lists the main thread last.
         """
         runner = max(self.threads, key=_count_frames_of_pytest)
         if _count_frames_of_pytest(runner):
@@ -220,10 +221,10 @@ class Stacks:
     def where(self, rootdir: Path) -> str | None:
         """Return what the thread that runs the tests is at: `acquire (tests/test_x.py:6)`.
 
-        The function is the one that the innermost line of the user's own code calls. That may be
-        one in C, which has no frame; its name is read from the line then. Where the line calls
-        several functions, the user's own function is named. Without own code it is the innermost
-        function.
+        The function is the one that the innermost line of the user's own code calls.
+        That may be one in C, which has no frame; its name is read from the line then.
+        Where the line calls several functions, the user's own function is named.
+        Without own code it is the innermost function.
         """
         main = self.main
         frames = main.frames
@@ -328,7 +329,8 @@ class _Dump:
 def parse_faulthandler(text: str) -> Stacks | None:
     """Return the stacks that faulthandler has written, or `None` if there are none.
 
-    A text may hold several dumps. The first one of a fatal error counts, or else the last one.
+    A text may hold several dumps. The first one of a fatal error counts, or else the
+    last one.
 
     Args:
         text: what was written, maybe among other things; beyond 4 MiB it isn't read.
@@ -577,14 +579,16 @@ def read_stacks(
 ) -> Stacks:
     """Return the stacks of a process that is blocked or frozen.
 
-    py-spy reads them where it is installed and allowed to. Or else the process is asked to write
-    them, which faulthandler does in a signal handler without the GIL. Don't ask a process that is
-    busy: its stacks change while they are written.
+    py-spy reads them where it is installed and allowed to. Or else the process is asked
+    to write them, which faulthandler does in a signal handler without the GIL. Don't
+    ask a process that is busy: its stacks change while they are written.
 
     Args:
         process_id: the process.
-        dump: the file that it writes its own stacks to. What is read is removed from it.
-        number: the signal that `prepare_to_be_read` returned in that process; 0 for none.
+        dump: the file that it writes its own stacks to. What is read is removed from
+            it.
+        number: the signal that `prepare_to_be_read` returned in that process; 0 for
+            none.
         seconds: how long each of both may take.
 
     Raises:
@@ -717,8 +721,8 @@ def _wait_until_quiet(descriptor: int, start: int, seconds: float) -> None:
 def _send_if_sure(process_id: int, number: int, file: os.stat_result) -> None:
     """Send a process the signal, if it is sure that this makes it write to the file.
 
-    Without a handler the signal would end the process. And a test may have closed the descriptor
-    and opened a file of its own under that number.
+    Without a handler the signal would end the process. And a test may have closed the
+    descriptor and opened a file of its own under that number.
 
     Raises:
         OSError: if the process is gone, or it can't be known.
@@ -751,11 +755,12 @@ def _has_open(process_id: int, file: os.stat_result) -> bool:
     return False
 
 
-# Its GIL. To tell who holds it takes three words of the memory of the process, which the system
-# lets root read, and the same user unless the security module Yama forbids it. Where they lie is
-# found in this very process, which has to run the same program: the lock is a part of `_PyRuntime`,
-# where CPython has the interval of switches, the thread that was the last to hold it, and whether
-# it is held (`struct _gil_runtime_state`; 3.11 to 3.13).
+# Its GIL. To tell who holds it takes three words of the memory of the process, which
+# the system lets root read, and the same user unless the security module Yama forbids
+# it. Where they lie is found in this very process, which has to run the same program:
+# the lock is a part of `_PyRuntime`, where CPython has the interval of switches, the
+# thread that was the last to hold it, and whether it is held (`struct
+# _gil_runtime_state`; 3.11 to 3.13).
 
 
 def is_gil_held(process_id: int) -> bool | None:
@@ -764,8 +769,9 @@ def is_gil_held(process_id: int) -> bool | None:
     Of a process that uses no CPU time it is one that waits in a C function.
 
     Returns:
-        `None` if it can't be known: on another system than Linux, of another program than this one,
-        without the right to read its memory, or of a Python without a GIL.
+        `None` if it can't be known: on another system than Linux, of another program
+        than this one, without the right to read its memory, or of a Python without a
+        GIL.
     """
     try:
         place = _place_of_lock()
@@ -812,8 +818,8 @@ def _place_of_lock() -> tuple[_File, int] | None:
         return None
     interval = round(sys.getswitchinterval() * 1e6)
     lock = _LOCK.pack(interval, state(), 1)
-    # By a system call, which ends at what can't be read, where an access would end the process; and
-    # by ctypes, because `os.pread` releases the GIL meanwhile.
+    # By a system call, which ends at what can't be read, where an access would end the
+    # process; and by ctypes, because `os.pread` releases the GIL meanwhile.
     pread = ctypes.PyDLL(None).pread
     pread.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
     buffer = ctypes.create_string_buffer(_MAX_RUNTIME_BYTES)
