@@ -32,15 +32,16 @@ _ATOMS: Final = frozenset(
 _TIMES: Final = frozenset({datetime, time})
 _ZONES: Final = frozenset({type(None), timezone})
 _ZONE_INFO: Final = "zoneinfo"
-"""The module of the other type of time zones that runs no code of the user's: its import takes
-a millisecond."""
+"""The module of the other type of time zones that runs no code of the user's: its
+import takes a millisecond."""
 _DATE_IN_TEXT: Final = (
     r"\d{4}-\d\d-\d\d"
     r"(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?"
 )
 _ORDERINGS: Final = frozenset({"<", "<=", ">", ">="})
 _ASSERTIONS: Final = "unittest.case"
-"""The module whose functions have the two sides as their first arguments after `self`."""
+"""The module whose functions have the two sides as their first arguments after
+`self`."""
 
 
 def compare_sides(operator: str, left: object, right: object) -> Difference:

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     )
 
 MAX_WAIT_SECONDS: Final = 0.25
-"""How long to wait for the exit status of a worker that has died. Its pipe breaks before it exits,
-and a worker with a broken conftest file does not exit at all."""
+"""How long to wait for the exit status of a worker that has died. Its pipe breaks
+before it exits, and a worker with a broken conftest file does not exit at all."""
 
 _SIGKILL: Final = 9
 

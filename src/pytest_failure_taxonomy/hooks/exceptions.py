@@ -43,9 +43,9 @@ from pytest_failure_taxonomy.taxonomy.words import telling_line
 from pytest_failure_taxonomy.text import cap_between_words, with_place
 
 MAX_TEXT: Final = 100_000
-"""Characters kept of one traceback; the report cuts further. The comparison of large values has
-megabytes: too many to search for secrets, to write to the record and to keep in
-memory."""
+"""Characters kept of one traceback; the report cuts further. The comparison of large
+values has megabytes: too many to search for secrets, to write to the record and to keep
+in memory."""
 MAX_MESSAGE: Final = 8_000
 """Characters kept of one message, an exception's as well; the report cuts further."""
 MAX_LINKS: Final = 8
@@ -77,7 +77,8 @@ _WITH_FRAMES: Final = frozenset(
 )
 """Exceptions of which a frame of the standard library may say more."""
 _OF_SYSTEM: Final = frozenset({"builtins.OSError", "sqlite3.OperationalError"})
-"""Exceptions that may come of what an earlier test did to the process, or another process holds."""
+"""Exceptions that may come of what an earlier test did to the process, or another
+process holds."""
 _PATH: Final = type(Path())
 _ASKS_FOR_MORE: Final = r"(?i)install|requires?\b|required|executable|\bpath\b"
 """Words with which a library asks for a package or a program."""
@@ -85,7 +86,8 @@ _FIXTURES: Final = pytest.fixture.__code__.co_filename
 _OF_FIXTURES: Final = {"pytest_fixture_setup": "fixturedef", "finish": "self"}
 """Functions of pytest that set a fixture up or tear it down, and where they have it."""
 _OF_CLASSIC_SETUP: Final = ("_xunit_", "_unittest_")
-"""How the fixtures are called that pytest makes of `setup_method`, `setUpClass` and the like."""
+"""How the fixtures are called that pytest makes of `setup_method`, `setUpClass` and the
+like."""
 _ASSERTION: Final = inspection.names_of_bases(AssertionError)
 
 

@@ -21,7 +21,8 @@ Hook = TypeVar("Hook", bound=Callable[..., Any])
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 MAX_FAULTS: Final = 100
-"""Different faults that are kept: a hook that fails in each test must not fill the memory."""
+"""Different faults that are kept: a hook that fails in each test must not fill the
+memory."""
 
 _MAX_TEXT: Final = 500
 _OURS: Final = (

@@ -28,7 +28,8 @@ MAX_DESCRIPTORS: Final = 2_000
 MAX_SECONDS: Final = 0.5
 """How long all of it may take."""
 _LISTENS: Final = "0A"
-"""The state of a socket in `/proc/net/tcp`; that of a socket for datagrams is another."""
+"""The state of a socket in `/proc/net/tcp`; that of a socket for datagrams is
+another."""
 _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 
 

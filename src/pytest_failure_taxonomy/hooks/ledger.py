@@ -40,7 +40,8 @@ class Ledger:
         self.running = ""
         """The test that runs."""
         self.record: Path | None = None
-        """The folder of the run's record, where this process is a worker on the same machine."""
+        """The folder of the run's record, where this process is a worker on the same
+        machine."""
         self._first = self._before = self._folder = _folder_now()
         """The working folder: at the start, before it was changed last, and now."""
         self._changed_by = ""

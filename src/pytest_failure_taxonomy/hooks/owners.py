@@ -47,7 +47,8 @@ _MAX_CAUSES: Final = 5
 _ARCHIVES: Final = (".egg", ".whl", ".zip", ".pex", ".pyz", ".shiv")
 """How the files are called that Python imports packages from."""
 _MAX_BYTES: Final = 8_000_000
-"""The most that is read of one file; the largest list of a distribution's files has 3 MB."""
+"""The most that is read of one file; the largest list of a distribution's files has 3
+MB."""
 _ENDINGS: Final = (".dist-info", ".egg-info")
 # Expressions that `re` compiles when they are used: most runs need none of them.
 _FIELDS: Final = r"(?m)^(Name|Version):[ \t]*(.+?)[ \t]*$"
@@ -59,7 +60,8 @@ _REQUIREMENT: Final = (
 )
 _REQUIREMENTS: Final = r"/(requirements/|([^/]*[-_])?req)[^/]*\.(in|txt)$"
 _MAX_LISTS: Final = 30
-"""Files with requirements that are read of a project, so many in each of its folders."""
+"""Files with requirements that are read of a project, so many in each of its
+folders."""
 _NEVER_INSTALLED: Final = frozenset(
     {"conftest", "docs", "examples", "test", "testing", "tests"}
 )

@@ -48,11 +48,13 @@ _PASSED: Final = _INDEX["passed"]
 _STATES: Final = {phase: state for state, phase in layout.PHASES.items()}
 
 _UNKNOWN: Final = -1
-"""The index of tests that were not selected: each array has an extra element for them."""
+"""The index of tests that were not selected: each array has an extra element for
+them."""
 
 _CONFTEST: Final = "conftest.py"
 _REWRITER: Final = "_pytest.assertion.rewrite"
-"""The module of pytest's import hook; without it (`--assert=plain`) no conftest is named."""
+"""The module of pytest's import hook; without it (`--assert=plain`) no conftest is
+named."""
 _OWN: Final = ("_pytest", "pluggy", "pytest_failure_taxonomy")
 """Packages whose implementations of a hook are not named: they are in every run."""
 _MAX_NAMED: Final = 3
@@ -62,7 +64,8 @@ _NEXT_TEST_NS: Final = 200_000
 """So soon after a test its successor starts where nothing else runs between them."""
 
 HandOver = Callable[[Mapping[str, int]], bool]
-"""Gives descriptors to the process that outlives this one; tells whether there is such a one."""
+"""Gives descriptors to the process that outlives this one; tells whether there is such
+a one."""
 
 _NO_FILE: Final = -1
 
@@ -96,7 +99,8 @@ class Progress:
         """The numbers of workers in the order."""
         self.plan = Plan()
         self.is_distributed = False
-        """Whether workers run the tests, so that a start alone does not say whose it is."""
+        """Whether workers run the tests, so that a start alone does not say whose it
+        is."""
         self._cursor = 0
         self._finished_ns = 0
         """When the last test ended, on the monotonic clock."""

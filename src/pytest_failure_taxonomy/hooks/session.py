@@ -43,12 +43,13 @@ from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 _WORDS_OF_XDIST: Final = "Different tests were collected between "
-"""How the reports begin by which xdist's schedulers refuse to start, one for each worker that
-differs from the first; it is the same in all versions since 1.2."""
+"""How the reports begin by which xdist's schedulers refuse to start, one for each
+worker that differs from the first; it is the same in all versions since 1.2."""
 _PHASES: Final = frozenset({"setup", "call", "teardown"})
 _BEFORE_TEARDOWN: Final = frozenset({"setup", "call"})
 _OF_DOCTESTS: Final = frozenset({"doctest", "_pytest.doctest"})
-"""Modules of the exceptions by which doctests fail, of which pytest shows no traceback."""
+"""Modules of the exceptions by which doctests fail, of which pytest shows no
+traceback."""
 _TestReport: Final = pytest.TestReport
 
 UNDESCRIBED: Final = "it could not be described; the faults in the report say why"
@@ -93,9 +94,9 @@ class SessionRecorder:
         self._exempt_reports = 0
         """Those of them that pytest's session does not count."""
         self._awaiting: pytest.TestReport | None = None
-        """The report of a failed test that is not recorded yet: it waits for the exception, which
-        pytest passes to another hook. Whatever fails meanwhile, the next hook records
-        it."""
+        """The report of a failed test that is not recorded yet: it waits for the
+        exception, which pytest passes to another hook. Whatever fails meanwhile, the
+        next hook records it."""
         self._superseded: set[str] = set()
         """Tests that are going to be run again and have not started yet."""
         self._with_failed_subtests: set[str] = set()

@@ -23,7 +23,8 @@ RUNNERS: Final = frozenset(
 """The packages of pytest, of what pytest is made of, and of this plugin."""
 PLUGGY: Final = f"{os.sep}pluggy{os.sep}"
 _PASSED_ON: Final = frozenset({"_multicall", "get_result"})
-"""Functions of pluggy through which a hook wrapper receives the exception of another hook."""
+"""Functions of pluggy through which a hook wrapper receives the exception of another
+hook."""
 # Since Python 3.12 a comprehension runs in the function around it.
 _INLINED: Final = (
     ".<locals>.<listcomp>",

@@ -141,7 +141,8 @@ class ProcessEnd:
     ended_ns: int | None = None
     """On the monotonic clock of this boot."""
     observed: Observed | None = None
-    """What was seen of the run while it lived; `None` for what its record has of that."""
+    """What was seen of the run while it lived; `None` for what its record has of
+    that."""
     left: evidence.Left = evidence.Left()
     """What the process has left of its last moments."""
     contents: Sequence[bytes] | None = None

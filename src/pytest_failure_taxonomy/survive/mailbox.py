@@ -33,7 +33,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import Left
 _MAX_MESSAGE_BYTES: Final = 64 * 1024
 
 _FOLDER: Final = "failure-taxonomy-"
-"""How the name of the folder begins that holds message and inbox where they need one."""
+"""How the name of the folder begins that holds message and inbox where they need
+one."""
 _MESSAGE: Final = "message"
 _INBOX: Final = "inbox"
 _ADDRESS_BYTES: Final = 100
@@ -43,8 +44,8 @@ _HAS_LAUNCHERS: Final = sys.platform == "win32"
 
 
 _claimed: set[Path] = set()
-"""Mailboxes that belong to a run of this process. A pytest that runs inside of one of its tests has
-the same parent, but is not the supervised one."""
+"""Mailboxes that belong to a run of this process. A pytest that runs inside of one of
+its tests has the same parent, but is not the supervised one."""
 
 
 def find_mailbox() -> Path | None:

@@ -130,7 +130,8 @@ _EVENTS: Final[dict[str, tuple[str | None, type]]] = {
     "section": (None, SectionPlace),
     "plan": ("plan", Plan),
 }
-"""The class of each event and its only field that holds one; `None` if the event itself does."""
+"""The class of each event and its only field that holds one; `None` if the event itself
+does."""
 
 
 @value
@@ -156,7 +157,8 @@ class RecordedRun:
     missing: Mapping[str, int]
     """By name of event: how many were counted and are not in the file."""
     is_lost: bool
-    """What is missing could not be written, as on a full disk; a kill loses an event, too."""
+    """What is missing could not be written, as on a full disk; a kill loses an event,
+    too."""
     notes: tuple[str, ...] = ()
     """Sentences about what could not be read."""
     activity: evidence.RunningActivity | None = None

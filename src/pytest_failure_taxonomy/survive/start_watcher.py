@@ -42,13 +42,13 @@ _CALLED: Final = frozenset({"main", "_main"})
 _STDERR: Final = 2
 
 _watched: set[int] = set()
-"""Ids of processes that have a watched run. A pytest that runs inside of a test of such a process
-ends before the process, and must not be watched."""
+"""Ids of processes that have a watched run. A pytest that runs inside of a test of such
+a process ends before the process, and must not be watched."""
 
 _lingering: dict[int, tuple[int, str]] = {}
-"""By process id: the watcher of a run that has ended while its process goes on, and the run's id.
-The next run in the same process ends that watcher: the exit status is no longer the
-first run's."""
+"""By process id: the watcher of a run that has ended while its process goes on, and the
+run's id. The next run in the same process ends that watcher: the exit status is no
+longer the first run's."""
 
 
 class Watch:

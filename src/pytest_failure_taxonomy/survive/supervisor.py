@@ -26,7 +26,8 @@ from pytest_failure_taxonomy.taxonomy.values import value
 GRACE_SECONDS: Final = 5.0
 """How long a command may take to end after the SIGTERM at its time limit."""
 QUIET_SECONDS: Final = 10.0
-"""How long signals are ignored after the command's end, so that the report gets written."""
+"""How long signals are ignored after the command's end, so that the report gets
+written."""
 
 MAX_WAIT_SECONDS: Final = 3_600.0
 """The longest single wait; some systems can't represent much longer ones."""
@@ -36,7 +37,8 @@ _REAP_SECONDS: Final = 1.0
 KEPT_BYTES: Final = 262_144
 """How much of the end of each pipe's output is kept."""
 _STEP_BYTES: Final = 4_096
-"""POSIX's PIPE_BUF on Linux: a pipe that can be written to takes as much without waiting."""
+"""POSIX's PIPE_BUF on Linux: a pipe that can be written to takes as much without
+waiting."""
 _READ_BYTES: Final = 65_536
 _LAST_SECONDS: Final = 0.25
 """How long is waited at the end for a reader that is slow."""
@@ -77,7 +79,8 @@ class CommandEnd:
     outputs: tuple[bytes, ...] = ()
     """The end of what it has written to each pipe, that of stderr last."""
     interrupted: bool = False
-    """Ctrl+C came, or a SIGINT from a process; the command may have ended by itself then."""
+    """Ctrl+C came, or a SIGINT from a process; the command may have ended by itself
+    then."""
     fault: str | None = None
     """An error of the supervisor, which has ended the command because of it."""
 

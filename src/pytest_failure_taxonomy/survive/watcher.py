@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.evidence import Left
 
 _MAX_SECONDS = 120
-"""The time for all work after pytest's end; half a million tests take a twentieth of it."""
+"""The time for all work after pytest's end; half a million tests take a twentieth of
+it."""
 _NEVER = float("inf")
 _CHILD_SECONDS = 0.5
 """How long a child that looks at a stall may take once pytest has ended."""

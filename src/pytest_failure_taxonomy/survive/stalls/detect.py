@@ -25,11 +25,11 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 0.25, 5.0
 POLLING_LIMITS = 5
 """How many times the limit has to pass until something is ended that polls."""
 IDLE_SHARE = 0.02
-"""The share of a core up to which something counts as using no CPU time: what waits in a loop looks
-around now and then. Every 2 ms, that takes 0.013 of a core."""
+"""The share of a core up to which something counts as using no CPU time: what waits in
+a loop looks around now and then. Every 2 ms, that takes 0.013 of a core."""
 ENDING_SECONDS = 5.0
-"""How long a process that hung must use CPU time, at least, to count as one that does not: after
-Ctrl+C it does so for a moment."""
+"""How long a process that hung must use CPU time, at least, to count as one that does
+not: after Ctrl+C it does so for a moment."""
 MAX_WORKERS = 512
 MAX_TESTS = 10_000_000
 MAX_THREADS = 100
@@ -60,12 +60,13 @@ class Movement(SimpleNamespace):
     wakes: dict[str, int]
     """How often the thread, and each child, has given up its core to wait."""
     preempted: int = 0
-    """How often the thread had to give it up: on a machine with too much to do it runs, then, with
-    little CPU time to show for it."""
+    """How often the thread had to give it up: on a machine with too much to do it runs,
+    then, with little CPU time to show for it."""
     ticks: int = 0
     """The CPU time of the thread."""
     written: int = 0
-    """The bytes that it has written, to whatever: a file, a pipe, its captured output."""
+    """The bytes that it has written, to whatever: a file, a pipe, its captured
+    output."""
     child_ticks: int = 0
     child_written: dict[int, int]
     others: dict[str, int]
@@ -129,21 +130,24 @@ class Unit:
         self.identity = identity
         """Its process id, and its start in clock ticks since the boot."""
         self.thread_id = 0
-        """Of the thread that runs the tests; 0 after the session, which waits for all of them."""
+        """Of the thread that runs the tests; 0 after the session, which waits for all
+        of them."""
         self.begin(seen, now_ns)
 
     def begin(self, seen: int, now_ns: int) -> None:
         """Begin to wait for the next progress."""
         self.seen = seen
         self.began_ns = self.since_ns = now_ns
-        """When it made progress; `since_ns` leaves out what does not count of the time since."""
+        """When it made progress; `since_ns` leaves out what does not count of the time
+        since."""
         self.movements: list[Movement] = []
         """What it was seen to have done, lately."""
         self.state: str | None = None
         """As from `state_of`; `None` if that is not known yet."""
         self.state_since_ns = now_ns
         self.settled: str | None = None
-        """The same, less what may be over in a moment: after Ctrl+C, a pytest that hung works."""
+        """The same, less what may be over in a moment: after Ctrl+C, a pytest that hung
+        works."""
         self.others_move = False
         """Other threads do something, whatever the one is at that runs the tests."""
         self.told: str | None = None

@@ -76,7 +76,8 @@ MAX_COMMAND: Final = 200
 
 _TERMINALS: Final = ("/dev/pts/", "/dev/tty", "/dev/console")
 _READS: Final = {"x86_64": (0, (23, 270, 7, 271)), "aarch64": (63, (72, 73))}
-"""By machine: the numbers of the system calls `read`, and `select`, `pselect6`, `poll`, `ppoll`."""
+"""By machine: the numbers of the system calls `read`, and `select`, `pselect6`, `poll`,
+`ppoll`."""
 _PIDFD_GETFD: Final = 438
 """The number of the system call on all machines (Linux 5.6)."""
 _STDERR: Final = 2

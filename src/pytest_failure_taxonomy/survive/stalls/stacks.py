@@ -52,7 +52,8 @@ Source = Literal["py-spy", "faulthandler", "current frames"]
 MAX_SHOWN_FRAMES: Final = 40
 """Frames of a thread that are shown, the deepest first."""
 MAX_STACKS_CHARACTERS: Final = 4 * 1024 * 1024
-"""More than a hundred threads with a hundred frames each, which is all that faulthandler writes."""
+"""More than a hundred threads with a hundred frames each, which is all that
+faulthandler writes."""
 
 _MAX_FRAMES: Final = 200
 _MAX_THREADS: Final = 100
@@ -112,7 +113,8 @@ class Thread:
     thread_id: int | None
     """As in `threading.get_ident`."""
     is_current: bool = False
-    """faulthandler's handler ran in it: the thread that crashed, or the one that took a signal."""
+    """faulthandler's handler ran in it: the thread that crashed, or the one that took a
+    signal."""
     owns_gil: bool | None = None
     """`None` where the source doesn't say."""
     frames: tuple[StackFrame, ...]
@@ -159,7 +161,8 @@ class Stacks:
 
     threads: tuple[Thread, ...]
     c_frames: tuple[str, ...] = ()
-    """The C stack of the current thread, the deepest first, as Python 3.14 and newer print it."""
+    """The C stack of the current thread, the deepest first, as Python 3.14 and newer
+    print it."""
     source: Source
 
     @property
@@ -550,7 +553,8 @@ _MAX_COMPLAINT: Final = 4096
 _MAX_REASON: Final = 200
 _LOOK_SECONDS: Final = 0.005
 _QUIET_SECONDS: Final = 0.03
-"""faulthandler doesn't say when it is done; it takes a millisecond for the stacks of a pytest."""
+"""faulthandler doesn't say when it is done; it takes a millisecond for the stacks of a
+pytest."""
 
 _TASKS_SECONDS: Final = 0.5
 """How long a process may take that waits in a selector."""
