@@ -124,18 +124,19 @@ def describe_exception(
             more["memory"] = _memory_pressure()
         elif issubclass(kind, pytest.fail.Exception):
             more["raised_in"] = _module_failing(error)
-    with suppress(OSError, MemoryError):  # all descriptors or memory are used up
-        if is_in_fixtures:
-            more |= _fixture_of(error, origins.rootdir)
-        if is_more:
-            facts = _facts_of(error, bases, message, origins)
-            if issubclass(kind, Warning):
-                facts |= _place_of(error, frame, origins)
-            is_collection = report is None or report.when == "collect"
-            if is_collection and frame and frame.owner == "dependency":
-                facts |= _caller_at(place, origins)
-            more["facts"] = _as_evidence(facts)
-            more["chain"] = _chain_of(error, report and report.longrepr, origins)
+    if is_in_fixtures or is_more:
+        with suppress(OSError, MemoryError):  # all descriptors or memory are used up
+            if is_in_fixtures:
+                more |= _fixture_of(error, origins.rootdir)
+            if is_more:
+                facts = _facts_of(error, bases, message, origins)
+                if issubclass(kind, Warning):
+                    facts |= _place_of(error, frame, origins)
+                is_collection = report is None or report.when == "collect"
+                if is_collection and frame and frame.owner == "dependency":
+                    facts |= _caller_at(place, origins)
+                more["facts"] = _as_evidence(facts)
+                more["chain"] = _chain_of(error, report and report.longrepr, origins)
     raised = evidence.RaisedException(
         type=inspection.name_of(kind),
         module=inspection.module_of(kind),
