@@ -31,6 +31,7 @@ from pytest_failure_taxonomy.text import (
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.faces.terminal import Line
+    from pytest_failure_taxonomy.report.model import FailureReport, JSONObject
 
 STDOUT: Final = "-"
 """The value of `--output` for stdout."""
@@ -86,7 +87,7 @@ def annotate(command: str) -> None:
 
 
 def print_verdict(
-    report: dict[str, Any],
+    report: FailureReport | JSONObject,
     path: Path,
     *,
     problem: str | None = None,
@@ -95,7 +96,7 @@ def print_verdict(
     """Print a report's verdict to stderr, so that stdout has only the output of the command.
 
     Args:
-        report: The report's JSON object.
+        report: Of the run.
         path: The report's path.
         problem: In words, why there is no report at that path.
         is_of_pytest: The command was a pytest. Its own closing lines are on stdout, and so are
@@ -104,9 +105,11 @@ def print_verdict(
     from pytest_failure_taxonomy.faces.terminal import verdict_lines
 
     stream = sys.stdout if is_of_pytest else sys.stderr
-    lines = verdict_lines(
-        report, str(path), paths=paths_from_here(report), problem=problem
-    )
+    from pytest_failure_taxonomy.report.model import as_value
+
+    report = as_value(report)
+    paths = paths_from_here(report)
+    lines = verdict_lines(report, str(path), paths=paths, problem=problem)
     # A run that was cut short may have left an unfinished line.
     write_words(stream, "\n".join(["", *styled(lines, stream), ""]))
 
@@ -205,15 +208,15 @@ def let_go_of_streams() -> None:
     drop_unwritten(sys.stderr)
 
 
-def paths_from_here(report: dict[str, Any]) -> ShownPaths:
+def paths_from_here(report: FailureReport) -> ShownPaths:
     """Show paths relative to the working directory, unless the report is of another machine."""
-    rootdir = report["run"]["invocation"]["rootdir"]
+    rootdir = report.run.invocation.rootdir
     try:
-        return (
-            ShownPaths(rootdir, os.getcwd()) if os.path.isdir(rootdir) else AS_REPORTED
-        )
-    except OSError:  # the working directory is gone
-        return AS_REPORTED
+        if os.path.isdir(rootdir):
+            return ShownPaths(rootdir, os.getcwd())
+    except OSError:
+        pass  # the working directory is gone
+    return AS_REPORTED
 
 
 # Tables.

@@ -35,6 +35,7 @@ from pytest_failure_taxonomy.text import safe_text
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.faces.terminal import Line
+    from pytest_failure_taxonomy.report.model import FailureReport
     from pytest_failure_taxonomy.survive.facts import ProcessEnd
 
 _FAILED: Final = 1
@@ -49,24 +50,29 @@ _RIGHT_FOLDER: Final = (
 
 def load(
     path: Path, watchers: Sequence[tuple[int, list[str]]] | None = None
-) -> dict[str, Any]:
+) -> FailureReport:
     """Read a report of any version as one of the newest, checked.
 
     Args:
         path: of the report.
         watchers: that may still complete it; looked for by default.
     """
-    from pytest_failure_taxonomy.report.load import (
-        as_json,
-        load_report,
-        refuse_bad_benches,
-    )
+    from pytest_failure_taxonomy.report.load import load_report, refuse_bad_benches
     from pytest_failure_taxonomy.survive import complete
 
     complete.wait_for_watcher(path, watchers=watchers)
     report = load_report(path)
     refuse_bad_benches(report, str(path))
-    return as_json(report)
+    return report
+
+
+def load_json(
+    path: Path, watchers: Sequence[tuple[int, list[str]]] | None = None
+) -> dict[str, Any]:
+    """Read a report as `load` does, and return its JSON object."""
+    from pytest_failure_taxonomy.report.load import as_json
+
+    return as_json(load(path, watchers))
 
 
 def reports_in(path: Path, problems: list[str], others: list[str]) -> Iterator[Path]:
@@ -115,6 +121,8 @@ def reports_in(path: Path, problems: list[str], others: list[str]) -> Iterator[P
 
 def show(options: argparse.Namespace) -> int:
     """Print the report, or what was asked of it."""
+    from pytest_failure_taxonomy.report.load import as_json
+
     if options.format == "json" and (options.json is not None or options.retryable):
         raise SettingsError(
             "show: --format json prints the whole report; leave it out with --json or --retryable"
@@ -125,73 +133,69 @@ def show(options: argparse.Namespace) -> int:
         raise SettingsError(
             "show: --format agent is one answer; leave it out with --all, --json or --retryable"
         )
-    if options.report == content.STDIN:
-        from pytest_failure_taxonomy.report.load import (
-            as_json,
-            parse_report,
-            refuse_bad_benches,
-        )
-
-        with content.open_stdin(ReportError) as stdin:
-            given = stdin.read(MAX_REPORT_BYTES + 1)
-        loaded = parse_report(given, "stdin")
-        refuse_bad_benches(loaded, "stdin")
-        report = as_json(loaded)
-    else:
-        report = load(Path(options.report))
+    is_stdin = options.report == content.STDIN
+    report = _load_stdin() if is_stdin else load(Path(options.report))
     if options.retryable:
         return _answer_retryable(report)
     if options.json is not None:
-        values = list(content.pick(report, options.json))
-        texts = (each if isinstance(each, str) else json.dumps(each) for each in values)
-        answer("".join(f"{text}\n" for text in texts))
+        texts = []
+        for picked in content.pick(as_json(report), options.json):
+            text = picked if isinstance(picked, str) else json.dumps(picked)
+            texts.append(f"{text}\n")
+        answer("".join(texts))
     elif options.format == "json":
-        output.answer_json(report)
+        output.answer_json(as_json(report))
     elif options.format == "agent":
-        from pytest_failure_taxonomy.faces.agent import render
+        from pytest_failure_taxonomy.faces import agent
 
-        answer(render(report))
+        answer(agent.render(report))
     else:
-        where = "stdin" if options.report == content.STDIN else options.report
+        where = "stdin" if is_stdin else options.report
         output.answer_lines(_lines(report, where, is_all=options.all))
-    return _FAILED if report["verdict"] is not None or _is_running(report) else 0
+    is_good = report.verdict is None and report.completeness != "running"
+    return 0 if is_good else _FAILED
 
 
-def _is_running(report: dict[str, Any]) -> bool:
-    return bool(report["completeness"] == "running")
+def _load_stdin() -> FailureReport:
+    from pytest_failure_taxonomy.report.load import parse_report, refuse_bad_benches
+
+    with content.open_stdin(ReportError) as stdin:
+        data = stdin.read(MAX_REPORT_BYTES + 1)
+    report = parse_report(data, "stdin")
+    refuse_bad_benches(report, "stdin")
+    return report
 
 
-def _lines(report: dict[str, Any], where: str, *, is_all: bool) -> Iterator[Line]:
+def _lines(report: FailureReport, where: str, *, is_all: bool) -> Iterator[Line]:
     from pytest_failure_taxonomy.faces import terminal
 
     paths = output.paths_from_here(report)
     yield from terminal.verdict_lines(report, where, paths=paths)
-    if _is_running(report):
+    if report.completeness == "running":
         words = (
             "the report is `running`: pytest still runs, or has died; if it has died, complete it "
             f"by: {our_command('finalize', where)}"
         )
         yield terminal.Line(text=safe_text(words), color="yellow")
-    yield from (
-        terminal.detail_lines(report, paths=paths)
-        if is_all
-        else terminal.merged_lines(report)
-    )
+    if is_all:
+        yield from terminal.detail_lines(report, paths=paths)
+    else:
+        yield from terminal.merged_lines(report)
 
 
-def _answer_retryable(report: dict[str, Any]) -> int:
+def _answer_retryable(report: FailureReport) -> int:
     from pytest_failure_taxonomy.report.summary import codes_of
 
-    verdict = report["verdict"]
-    if _is_running(report):
-        words, is_worth_it = "not known: the report is `running`", False
+    verdict = report.verdict
+    is_worth_it = False
+    if report.completeness == "running":
+        words = "not known: the report is `running`"
     elif verdict is None:
-        words, is_worth_it = "no: nothing failed", False
+        words = "no: nothing failed"
     else:
-        said = {True: "yes", False: "no", None: "not known"}[verdict["retryable"]]
-        message = verdict["message"]
-        words = f"{said}: {message} {codes_of(verdict)}"
-        is_worth_it = verdict["retryable"] is True
+        is_worth_it = verdict.retryable is True
+        helps = {True: "yes", False: "no", None: "not known"}[verdict.retryable]
+        words = f"{helps}: {verdict.message} {codes_of(verdict)}"
     answer(f"{safe_text(words)}\n")
     return 0 if is_worth_it else _FAILED
 
@@ -250,30 +254,28 @@ def _render(options: argparse.Namespace) -> str:
         from pytest_failure_taxonomy.faces.junit import augment
 
         return augment(options.augment, report)
-    given: dict[str, Any] = {"family": options.family} if options.family else {}
-    if options.to == "html" and report["bench"]:
-        given["kept"] = _kept(report, options)
-    return render(options.to, report, **given)
+    if options.family:
+        return render(options.to, report, family=options.family)
+    if options.to == "html" and report.bench:
+        return render(options.to, report, kept=_find_cases(report, options))
+    return render(options.to, report)
 
 
-def _kept(report: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+def _find_cases(report: FailureReport, options: argparse.Namespace) -> dict[str, Any]:
     """Return what a page shows of the cases of benches, by run id."""
     from pytest_failure_taxonomy.option_files import STORAGE
 
     read_cases: Callable[[Any, Path], dict[str, Any]]
     read_cases = import_named(options.asks["cases"])
     if options.bench_storage is not None:
-        cases = read_cases(report["bench"], options.bench_storage)
+        cases = read_cases(report.bench, options.bench_storage)
         if not cases:
             place = safe_text(str(options.bench_storage))
             tell(f"--bench-storage: {place} has no run of this report")
         return cases
-    folders = (
-        Path(report["run"]["invocation"]["rootdir"]),
-        options.file.absolute().parent,
-    )
-    for folder in folders:
-        if cases := read_cases(report["bench"], folder / STORAGE):
+    rootdir = Path(report.run.invocation.rootdir)
+    for folder in (rootdir, options.file.absolute().parent):
+        if cases := read_cases(report.bench, folder / STORAGE):
             return cases
     return {}
 
@@ -352,13 +354,13 @@ def _load_ended(
     from pytest_failure_taxonomy.survive import complete
     from pytest_failure_taxonomy.survive.facts import ProcessEnd
 
-    report = load(path, watchers)
+    report = load_json(path, watchers)
     if report["completeness"] != "running":
         return report
     left = complete.read_report(path.absolute())
     if left is not None and left["completeness"] == "running":
         _complete(path.absolute(), left, ProcessEnd(exit=_UNSEEN), "merge")
-    return load(path)
+    return load_json(path)
 
 
 _UNSEEN: Final = ProcessExit(code=None, source="finalize")

@@ -79,7 +79,7 @@ def _check_file(path: Path) -> str:
         head = read_named_file(path, _HEAD_BYTES)
         is_report = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
     if is_report:
-        return f"report, {load(path)['completeness']}"
+        return f"report, {load(path).completeness}"
     from pytest_failure_taxonomy.rules.files import load_rules
 
     return counted(len(load_rules(path)), "rule")

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError
-from pytest_failure_taxonomy.report.build import JSONObject
+from pytest_failure_taxonomy.report.model import FailureReport, JSONObject, as_value
 from pytest_failure_taxonomy.taxonomy.evidence import Faces
+from pytest_failure_taxonomy.taxonomy.judgement import Verdict
 from pytest_failure_taxonomy.text import safe_text
 
 FORMATS: Final[Mapping[str, str]] = {
@@ -36,7 +37,7 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {"html": ("jinja2", "markupsaf
 _MISSING: Final = {
     "html": "the HTML page needs Jinja2, which is not installed; pip install jinja2"
 }
-_OF_MANY: Final = {
+_FUNCTIONS: Final = {
     "github": ("ci", "render_for_github"),
     "gitlab": ("ci", "render_for_gitlab"),
     "proofs": ("markdown", "render_proofs"),
@@ -52,17 +53,18 @@ _MAX_OUTPUTS: Final = 2**20
 """GitHub takes no more outputs of a job."""
 
 
-def render(name: str, report: JSONObject, **options: Any) -> str:
+def render(name: str, report: FailureReport | JSONObject, **options: Any) -> str:
     """Return a report in one of the `FORMATS`; `options` are those of its function.
 
     Raises:
         ReportError: a library that the format needs is missing; the message says how to get it.
     """
-    if (missing := missing_library(name)) is not None:
+    missing = missing_library(name)
+    if missing is not None:
         raise ReportError(missing)
-    module, function = _OF_MANY.get(name, (name, "render"))
+    module, function = _FUNCTIONS.get(name, (name, "render"))
     renders = getattr(import_module(f"{__name__}.{module}"), function)
-    text: str = renders(report, **options)
+    text: str = renders(as_value(report), **options)
     return text
 
 
@@ -75,7 +77,7 @@ def missing_library(name: str) -> str | None:
 
 
 def show_faces(
-    report: JSONObject,
+    report: FailureReport | JSONObject,
     faces: Faces,
     annotate: Callable[[str], object] | None = None,
     kept: Mapping[str, Any] | None = None,
@@ -83,37 +85,37 @@ def show_faces(
     """Show the faces of a run; return in words what could not be shown.
 
     Args:
-        report: the report's JSON object.
+        report: of the run.
         faces: what to show.
         annotate: called with each line for GitHub; `None` for the files alone.
         kept: for the HTML page, what it shows of the cases of benches, by run id.
     """
     from pytest_failure_taxonomy.report.write import replace_file
 
+    report = as_value(report)
     problems: list[str] = []
-    family, pages = {"family": faces.junit_family}, {"kept": kept or {}}
-    for name, path, options in (
-        ("junit", faces.junit, family),
-        ("html", faces.html, pages),
-    ):
-        if path is not None:
-            with _told(name, problems):
-                replace_file(Path(path), render(name, report, **options))
+    if faces.junit is not None:
+        with _note_fault("junit", problems):
+            text = render("junit", report, family=faces.junit_family)
+            replace_file(Path(faces.junit), text)
+    if faces.html is not None:
+        with _note_fault("html", problems):
+            replace_file(Path(faces.html), render("html", report, kept=kept or {}))
     if faces.summary is not None:
-        with _told("step summary", problems):
+        with _note_fault("step summary", problems):
             _append_summary(faces.summary, report)
-    if faces.output is not None and report["verdict"] is not None:
-        with _told("step outputs", problems):
-            _append_outputs(faces.output, report["verdict"])
+    if faces.output is not None and report.verdict is not None:
+        with _note_fault("step outputs", problems):
+            _append_outputs(faces.output, report.verdict)
     if faces.github and annotate is not None:
-        with _told("annotations", problems):
+        with _note_fault("annotations", problems):
             for line in render("github", report).splitlines():
                 annotate(line)
     return problems
 
 
 @contextmanager
-def _told(name: str, problems: list[str]) -> Iterator[None]:
+def _note_fault(name: str, problems: list[str]) -> Iterator[None]:
     """Go on without a face that fails: its fault is one line."""
     try:
         yield
@@ -137,20 +139,21 @@ def faces_of_step() -> Faces:
     )
 
 
-def append_proofs(report: JSONObject) -> list[str]:
+def append_proofs(report: FailureReport | JSONObject) -> list[str]:
     """Append what is proven to the summary of a step on GitHub, if this is one.
 
     Returns:
         In words, what could not be written.
     """
     problems: list[str] = []
-    if (path := faces_of_step().summary) is not None:
-        with _told("step summary", problems):
-            _append_summary(path, report, "proofs")
+    path = faces_of_step().summary
+    if path is not None:
+        with _note_fault("step summary", problems):
+            _append_summary(path, as_value(report), "proofs")
     return problems
 
 
-def _append_summary(path: str, report: JSONObject, name: str = "markdown") -> None:
+def _append_summary(path: str, report: FailureReport, name: str = "markdown") -> None:
     """Append a format to the summary of a step, which other commands may have begun."""
     from pytest_failure_taxonomy.faces.markdown import MAX_BYTES
 
@@ -165,21 +168,27 @@ def _append_summary(path: str, report: JSONObject, name: str = "markdown") -> No
     _append(path, text)
 
 
-def _append_outputs(path: str, verdict: JSONObject) -> None:
+def _append_outputs(path: str, verdict: Verdict) -> None:
     """Give a step its outputs, unless an earlier run of it failed in a way that a retry helps less.
 
     What is not given is empty, and of two values of one output GitHub takes the last. So a green
     run gives none: it would wipe those of a red run before it.
     """
-    retryable = {True: "true", False: "false"}.get(verdict["retryable"], "")
+    retryable = {True: "true", False: "false", None: ""}[verdict.retryable]
     earlier: list[str] = []
     with suppress(OSError), Path(path).open("rb") as file:
-        earlier = _OUTPUTS.findall(file.read(_MAX_OUTPUTS).decode("utf-8", "replace"))
-    if any(_LEADING.index(each) <= _LEADING.index(retryable) for each in earlier):
+        outputs = file.read(_MAX_OUTPUTS).decode("utf-8", "replace")
+        earlier = _OUTPUTS.findall(outputs)
+    rank = _LEADING.index(retryable)
+    if any(_LEADING.index(output) <= rank for output in earlier):
         return
     # Reasons and kinds are plain words, and can hold no line.
-    reason, kind = safe_text(verdict["reason"]), safe_text(verdict["kind"])
-    _append(path, f"reason={reason}\nkind={kind}\nretryable={retryable}\n")
+    lines = (
+        f"reason={safe_text(verdict.reason)}\n",
+        f"kind={safe_text(verdict.kind)}\n",
+        f"retryable={retryable}\n",
+    )
+    _append(path, "".join(lines))
 
 
 def _append(path: str, text: str) -> None:

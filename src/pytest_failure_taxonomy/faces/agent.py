@@ -14,7 +14,12 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final
 
-from pytest_failure_taxonomy.report.build import JSONObject
+from pytest_failure_taxonomy.report.model import (
+    Exit,
+    FailureReport,
+    JSONObject,
+    as_value,
+)
 from pytest_failure_taxonomy.report.reproduce import reproduction_of, start_of
 from pytest_failure_taxonomy.report.summary import (
     HIDES,
@@ -28,7 +33,8 @@ from pytest_failure_taxonomy.report.summary import (
     states_words,
     summarise,
 )
-from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.judgement import Verdict
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 from pytest_failure_taxonomy.taxonomy.words import (
     and_more,
     counted,
@@ -100,17 +106,20 @@ _UNENDED: Final = {
 
 
 def render(
-    report: JSONObject, *, now: datetime | None = None, is_alive: bool | None = None
+    report: FailureReport | JSONObject,
+    *,
+    now: datetime | None = None,
+    is_alive: bool | None = None,
 ) -> str:
     """Return the report for an agent: at most `MAX_WEIGHT` characters, the verdict first.
 
     Args:
-        report: the report's JSON object.
+        report: of the run.
         now: of a tool that is asked, which also says how long ago the run began; the same report
             gives the same answer without it.
         is_alive: whether the pytest of a report that is `running` lives; `None` if not known.
     """
-    report = known_so_far(report)
+    report = known_so_far(as_value(report))
     summary = summarise(report)
     # Each has its weight, and `failures` gets what all the others leave.
     parts = {
@@ -127,35 +136,31 @@ def render(
     return "".join(parts[name] for name in SECTIONS)
 
 
-def known_so_far(report: JSONObject) -> JSONObject:
+def known_so_far(report: FailureReport) -> FailureReport:
     """Return a report without the guess of one that is `running` that its pytest has vanished."""
-    if report["completeness"] == "running":
-        causes = [
-            cause for cause in report["causes"] if cause["kind"] != "process.vanished"
-        ]
-        report = {
-            **report,
-            "causes": causes,
-            "verdict": report["verdict"] if causes else None,
-        }
-    return report
+    if report.completeness != "running":
+        return report
+    causes = [cause for cause in report.causes if cause.kind != "process.vanished"]
+    verdict = report.verdict if causes else None
+    return replace(report, causes=tuple(causes), verdict=verdict)
 
 
-def nothing_of(report: JSONObject, ended: str) -> str:
-    """Return what is said where a report has nothing, which of one that is `running` says little.
+def nothing_of(report: FailureReport, ended: str) -> str:
+    """Return "not known yet" for a running report, else `ended`.
 
     Until its run ends, only what stalls is written into it.
     """
-    return "not known yet" if report["completeness"] == "running" else ended
+    return "not known yet" if report.completeness == "running" else ended
 
 
-def render_cause(report: JSONObject, number: int) -> str:
+def render_cause(report: FailureReport | JSONObject, number: int) -> str:
     """Return all of one cause in the same form, with the room of the whole answer.
 
     Args:
-        report: the report's JSON object.
+        report: of the run.
         number: of the cause, counted from 1 in the report's order.
     """
+    report = as_value(report)
     summary = summarise(report)
     cause = summary.causes[number - 1]
     key = _line(f"key: {cause.key}")
@@ -166,12 +171,15 @@ def render_cause(report: JSONObject, number: int) -> str:
     return f"{head}{_entry(number, cause, room)}{tests}{commands}"
 
 
-def render_commands(report: JSONObject, number: int | None = None) -> str:
+def render_commands(
+    report: FailureReport | JSONObject, number: int | None = None
+) -> str:
     """Return the section of commands alone; with a number, those of this cause."""
+    report = as_value(report)
     summary = summarise(report)
     if number is not None:
         summary = replace(summary, causes=summary.causes[number - 1 : number])
-        report = {**report, "in_flight": []}
+        report = replace(report, in_flight=())
     return _within(_commands(report, summary), 1_200)
 
 
@@ -222,10 +230,10 @@ def _fit(text: str, room: int) -> str:
 
 
 def _verdict(
-    report: JSONObject, summary: RunSummary, now: datetime | None, unended: str
+    report: FailureReport, summary: RunSummary, now: datetime | None, unended: str
 ) -> Iterator[str]:
-    verdict = report["verdict"]
-    if report["completeness"] == "running":
+    verdict = report.verdict
+    if report.completeness == "running":
         yield "verdict: not known yet"
         yield unended
     elif verdict is None:
@@ -234,27 +242,27 @@ def _verdict(
         yield f"verdict: {summary.headline}"
     if verdict is not None:
         yield from _codes(verdict)
-        if not report["failures"] and not report["collection_errors"]:
-            for piece in verdict["evidence"][:_MOST_NOTES]:
-                yield f"evidence: {first_line(piece['detail'])}"
-    yield _end_words(report["exit"])
-    is_recorded = report["environment"]["pytest"] != "unknown"
-    counts = counts_in_words(report["summary"], _COUNTED)
+        if not report.failures and not report.collection_errors:
+            for piece in verdict.evidence[:_MOST_NOTES]:
+                yield f"evidence: {first_line(piece.detail)}"
+    yield _end_words(report.exit)
+    is_recorded = report.environment.pytest != "unknown"
+    counts = counts_in_words(to_dict(report.summary), _COUNTED)
     if not counts:
         counts = nothing_of(report, "none ran" if is_recorded else "not known")
     yield f"tests: {counts}"
     yield _start_words(report, now, is_recorded=is_recorded)
-    if report["completeness"] == "reconstructed":
+    if report.completeness == "reconstructed":
         yield "the report was made from what was left of the run; it may lack details"
     for note in summary.notes[:_MOST_NOTES]:
         yield f"note: {first_line(note)}"
 
 
-def _codes(verdict: JSONObject) -> Iterator[str]:
-    yield f"is: {verdict['reason']} {verdict['kind']}"
-    if verdict["charge_to"]:
-        yield f"charge to: {verdict['charge_to']}"
-    yield f"confidence: {verdict['confidence']}"
+def _codes(verdict: Verdict) -> Iterator[str]:
+    yield f"is: {verdict.reason} {verdict.kind}"
+    if verdict.charge_to:
+        yield f"charge to: {verdict.charge_to}"
+    yield f"confidence: {verdict.confidence}"
     if others := other_kinds(verdict):
         yield f"could also be: {', '.join(others)}"
 
@@ -272,56 +280,58 @@ _COUNTED: Final = (
 )
 
 
-def _end_words(end: JSONObject) -> str:
-    if end["signal"]:
-        return f"ended by: {end['signal']}"
-    if end["code"] is None:
+def _end_words(end: Exit) -> str:
+    if end.signal:
+        return f"ended by: {end.signal}"
+    if end.code is None:
         return "exit code: not known"
-    name = f" ({end['name']})" if end["name"] else ""
-    return f"exit code: {end['code']}{name}"
+    name = f" ({end.name})" if end.name else ""
+    return f"exit code: {end.code}{name}"
 
 
-def _start_words(report: JSONObject, now: datetime | None, *, is_recorded: bool) -> str:
+def _start_words(
+    report: FailureReport, now: datetime | None, *, is_recorded: bool
+) -> str:
     """Say when a run began, and by which command.
 
     A run without this plugin leaves the report of the one before, which is not the last run then.
     """
-    began = datetime.fromisoformat(report["run"]["started_at"])
+    began = datetime.fromisoformat(report.run.started_at)
     ago = ""
     if now is not None:
         # By a clock that differs it may begin after now.
         seconds = max(0.0, (now - began).total_seconds())
         ago = f", {seconds_words(seconds)} ago"
     program = start_of(report)[1] if is_recorded else []
-    args = report["run"]["invocation"]["args"]
+    args = report.run.invocation.args
     command = shlex.join([*program, *args]) or "not known"
     words = f"run: began {began:%Y-%m-%d %H:%M:%S} UTC{ago}: {command}"
     return safe_text(words, _LONGEST_NODEID)
 
 
-def _advice(report: JSONObject, summary: RunSummary) -> Iterator[str]:
-    verdict = report["verdict"]
+def _advice(report: FailureReport, summary: RunSummary) -> Iterator[str]:
+    verdict = report.verdict
     if verdict is None:
-        if report["completeness"] == "running":
+        if report.completeness == "running":
             yield "try: wait, or complete the report"
             yield "if pytest has died: failure-taxonomy finalize REPORT"
         else:
             yield "try: nothing to do"
         return
-    first, *others = advice_of(report).steps
+    first, *others = advice_of(report, verdict).steps
     yield f"try: {first}"
     for step in others:
         yield f"then: {step}"
     if summary.causes_count == 1 and (fix := summary.causes[0].mend):
         yield fix  # of several, each has its own below
-    yield f"retry helps: {_RETRY_HELPS[verdict['retryable']]}"
+    yield f"retry helps: {_RETRY_HELPS[verdict.retryable]}"
     if summary.advice.endswith(HIDES):
         yield "beware: a retry of the failed tests alone passes, and hides the cause"
-    if verdict["failure_type"]:
-        yield f"failure type: {verdict['failure_type']}"
+    if verdict.failure_type:
+        yield f"failure type: {verdict.failure_type}"
 
 
-def _failures(report: JSONObject, summary: RunSummary, room: int, more: str) -> str:
+def _failures(report: FailureReport, summary: RunSummary, room: int, more: str) -> str:
     """Return the causes, and a traceback of each, within the room."""
     causes = summary.causes
     if not causes:
@@ -331,8 +341,8 @@ def _failures(report: JSONObject, summary: RunSummary, room: int, more: str) -> 
     room -= _weight(parts[0]) + _OF_REST
     shown = causes[:_MOST_CAUSES]
     others = causes[_MOST_CAUSES : 2 * _MOST_CAUSES]
-    kept = _OF_LISTED if others else 0
-    room -= kept
+    reserve = _OF_LISTED if others else 0
+    room -= reserve
     for number, cause in enumerate(shown):
         share = room // (len(shown) - number)
         part = _entry(number + 1, cause, share)
@@ -342,7 +352,7 @@ def _failures(report: JSONObject, summary: RunSummary, room: int, more: str) -> 
     for number, cause in enumerate(others, len(shown) + 1):
         first = next(_words_of_cause(cause))
         lines.append(_line(f"{number}. {first}") + "\n")
-    listed = that_fit(lines, room + kept, _weight)
+    listed = that_fit(lines, room + reserve, _weight)
     parts += listed
     rest = summary.causes_count - len(shown) - len(listed)
     if rest > 0:
@@ -399,13 +409,13 @@ def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
         nodeid = safe_text(cause.nodeids[0], _LONGEST_NODEID)
         yield f"test: {nodeid}{and_more(len(cause.nodeids) - 1)}"
     for failure in cause.failures[:1]:
-        raised, place = (failure.get(name) for name in ("exception", "location"))
+        raised = failure.exception
         if raised is not None:
-            message = one_line(raised["message"])
+            message = one_line(raised.message)
             if not message or message not in cause.text:
                 yield f"raised: {raised_words(raised)}"
-        if place is not None:
-            yield f"at: {place_words(place)}"
+        if failure.location is not None:
+            yield f"at: {place_words(failure.location)}"
     if cause.owner:
         yield f"owner: {cause.owner} {cause.package or ''}".rstrip()
     if cause.charge_to:
@@ -415,66 +425,68 @@ def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
     yield from (f"proof: {line}" for line in cause.proof)
 
 
-def _changes(report: JSONObject, summary: RunSummary) -> Iterator[str]:
-    git = report["environment"]["git"] or {}
-    states = states_words(
-        Counter(cause.state for cause in summary.causes if cause.state)
-    )
+def _changes(report: FailureReport, summary: RunSummary) -> Iterator[str]:
+    causes = summary.causes
+    states = states_words(Counter([cause.state for cause in causes if cause.state]))
     if not states:
         states = nothing_of(report, "not known, the run keeps no history")
     yield f"changed: {states}"
-    if git.get("commit"):
-        branch = f" on {git['branch']}" if git.get("branch") else ""
-        dirty = ", with changes that are not committed" if git.get("dirty") else ""
-        yield f"commit: {git['commit'][:40]}{branch}{dirty}"
-    passed = dict.fromkeys(cause.last_passed_commit for cause in summary.causes)
-    for commit in [*filter(None, passed)][:_MOST_NOTES]:
+    git = report.environment.git
+    if git is not None and git.commit:
+        branch = f" on {git.branch}" if git.branch else ""
+        dirty = ", with changes that are not committed" if git.dirty else ""
+        yield f"commit: {git.commit[:40]}{branch}{dirty}"
+    commits = dict.fromkeys(cause.last_passed_commit for cause in causes)
+    for commit in [*filter(None, commits)][:_MOST_NOTES]:
         yield f"its tests last passed at: {commit[:40]}"
-    changed = dict.fromkeys(cause.changed for cause in summary.causes)
-    yield from [*filter(None, changed)][:_MOST_NOTES]
+    changes = dict.fromkeys(cause.changed for cause in causes)
+    yield from [*filter(None, changes)][:_MOST_NOTES]
 
 
-def _in_flight(report: JSONObject) -> Iterator[str]:
-    tests = report["in_flight"]
-    stalls = report["stalls"]
+def _in_flight(report: FailureReport) -> Iterator[str]:
+    tests = report.in_flight
+    stalls = report.stalls
     count = counted(len(tests), "test")
     if not tests and not stalls:
         count = nothing_of(report, "none")
     yield f"in flight: {count}"
     for test in tests[:_MOST_IN_FLIGHT]:
-        lasted = seconds_words(test["elapsed_seconds"])
+        lasted = seconds_words(test.elapsed_seconds)
         since = f", for {lasted}" if lasted else ""
-        nodeid = safe_text(test["nodeid"], _LONGEST_NODEID)
-        yield f"{nodeid} ({test['phase']}{since})"
-        if test["stall"]:
-            yield f"{_BELOW}{stall_words(test['stall'])}"
-        if test["stack"]:
-            yield f"{_BELOW}crashed at: {first_line(test['stack'])}"
-        if test["output"]:
-            printed = [line for line in test["output"].splitlines() if line.strip()]
-            for line in printed[-2:]:
-                yield _BELOW + safe_text(f"printed: {line}", 160)
+        nodeid = safe_text(test.nodeid, _LONGEST_NODEID)
+        yield f"{nodeid} ({test.phase}{since})"
+        if test.stall:
+            yield f"{_BELOW}{stall_words(test.stall)}"
+        if test.stack:
+            yield f"{_BELOW}crashed at: {first_line(test.stack)}"
+        lines = (test.output or "").splitlines()
+        for line in [*filter(str.strip, lines)][-2:]:
+            words = safe_text(f"printed: {line}", 160)
+            yield f"{_BELOW}{words}"
     for stall in stalls[:_MOST_IN_FLIGHT]:
-        yield f"stalled: {stall['what']}"
+        yield f"stalled: {stall.what}"
         yield f"{_BELOW}{stall_words(stall)}"
 
 
-def _commands(report: JSONObject, summary: RunSummary) -> Iterator[str]:
+def _commands(report: FailureReport, summary: RunSummary) -> Iterator[str]:
     """Yield a command for each cause, its proof's or its first test, and for what was running."""
     run = reproduction_of(report)
-    found = []
+    commands: dict[str, None] = {}
     for cause in summary.causes:
         first = next(iter(cause.nodeids), "")
-        found.append(cause.proof_command or run.command(first))
-    found += [run.command(test["nodeid"]) for test in report["in_flight"]]
-    commands = [*dict.fromkeys(filter(None, found))]
+        commands[cause.proof_command or run.command(first)] = None
+    for test in report.in_flight:
+        commands[run.command(test.nodeid)] = None
+    commands.pop("", None)
     if not commands:
         yield "reproduce: no single test"
         return
     yield _fit(f"reproduce: in {safe_text(run.folder)}", 500)
-    yield from (f"  {command}" for command in commands[:_MOST_COMMANDS])
+    for command in [*commands][:_MOST_COMMANDS]:
+        yield f"  {command}"
     rest = len(commands) - _MOST_COMMANDS
     if rest > 0:
         words = counted(rest, "more command")
         yield f"  without: {words}, which each cause has of its own"
-    yield from (_line(f"without: {words}") for words in run.missing)
+    for words in run.missing:
+        yield _line(f"without: {words}")

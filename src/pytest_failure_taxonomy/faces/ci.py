@@ -16,11 +16,12 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from pytest_failure_taxonomy.report.model import FailureReport, JSONObject, as_value
 from pytest_failure_taxonomy.report.repository import Repository
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
@@ -33,7 +34,7 @@ from pytest_failure_taxonomy.system.files import open_shared, read_descriptor
 from pytest_failure_taxonomy.taxonomy.evidence import Location
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted
-from pytest_failure_taxonomy.text import bench_name, safe_text
+from pytest_failure_taxonomy.text import safe_text
 
 MAX_OF_A_KIND: Final = 10
 """GitHub shows no more errors, warnings and notices, each, of one step."""
@@ -60,95 +61,123 @@ class Annotation:
     place: Location | None = None
 
 
-def render_for_github(report: dict[str, Any]) -> str:
+@value
+class _Unfinished:
+    """What was cut short and is no cause."""
+
+    kind: str
+    name: str
+    words: str
+    place: Location | None = None
+
+
+def render_for_github(report: FailureReport | JSONObject) -> str:
     """Return the annotations of a run, one workflow command a line; empty where all is well."""
-    found = list(_annotations(report))
-    folder = (
-        os.environ.get("RUNNER_TEMP")
-        if os.environ.get("GITHUB_ACTIONS") == "true"
-        else None
-    )
-    step = os.path.basename(
-        os.environ.get("GITHUB_STEP_SUMMARY", "")
-    )  # each has a file of its own
-    used: list[str] = []
+    annotations = list(_annotations(as_value(report)))
+    # Each step has a file of its own for its summary.
+    step = os.path.basename(os.environ.get("GITHUB_STEP_SUMMARY", ""))
+    with _open_used() as descriptor:
+        used = _read_used(descriptor)
+        shown: list[Annotation] = []
+        for level in _LEVELS:
+            left = MAX_OF_A_JOB - len(used) - len(shown)
+            room = min(MAX_OF_A_KIND - used.count(f"{step} {level}"), left)
+            of_level = [entry for entry in annotations if entry.level == level]
+            shown += _fit_annotations(of_level, room)
+        if descriptor is not None:
+            lines = "".join([f"{step} {annotation.level}\n" for annotation in shown])
+            with suppress(OSError):
+                os.write(descriptor, lines.encode())
+    return "".join([f"{_command(annotation)}\n" for annotation in shown])
+
+
+@contextmanager
+def _open_used() -> Iterator[int | None]:
+    """Open the file of the job's annotations; `None` where nobody knows what was used."""
     descriptor = None
-    if folder:
-        with suppress(OSError):  # then nobody knows what was used
-            descriptor = open_shared(Path(folder, USED), make=True)
-            used = (
-                read_descriptor(descriptor, _MAX_BYTES)
-                .decode("utf-8", "replace")
-                .splitlines()
-            )
-    shown: list[Annotation] = []
-    for level in _LEVELS:
-        left = MAX_OF_A_JOB - len(used) - len(shown)
-        room = min(MAX_OF_A_KIND - used.count(f"{step} {level}"), left)
-        shown += _with_room([each for each in found if each.level == level], room)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        folder = os.environ.get("RUNNER_TEMP")
+        if folder:
+            with suppress(OSError):
+                descriptor = open_shared(Path(folder, USED), make=True)
+    try:
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _read_used(descriptor: int | None) -> list[str]:
+    """Return the step and the level of each annotation that the job has used."""
     if descriptor is not None:
         with suppress(OSError):
-            os.write(
-                descriptor, "".join(f"{step} {each.level}\n" for each in shown).encode()
-            )
-        os.close(descriptor)
-    return "".join(f"{_command(each)}\n" for each in shown)
+            text = read_descriptor(descriptor, _MAX_BYTES).decode("utf-8", "replace")
+            return text.splitlines()
+    return []
 
 
-def _annotations(report: dict[str, Any]) -> Iterator[Annotation]:
+def _annotations(report: FailureReport) -> Iterator[Annotation]:
     summary = summarise(report)
     repository = Repository(report, os.environ.get("GITHUB_WORKSPACE"))
-    if report["verdict"] is None:
+    if report.verdict is None:
         for cause in summary.causes:
-            yield _of_cause(cause, repository, "notice", "known: ")
+            yield _annotate_cause(cause, repository, "notice", "known: ")
     else:
         more = (*filter(None, (summary.left, summary.advice)), summary.codes)
-        if len(summary.causes) > 1:
+        has_several = len(summary.causes) > 1
+        if has_several:
             yield Annotation(level="error", title=summary.headline, lines=more)
         for cause in summary.causes:
-            see = "" if cause.failures else summary.see  # else the tests are listed
-            about = () if len(summary.causes) > 1 else (see, *more)
-            yield _of_cause(cause, repository, "error", more=about)
-        for kind, _, words, place in _apart(report, summary, repository):
-            title = kind.replace(".", " ").replace("_", " ")
-            yield Annotation(level="warning", title=title, lines=(words,), place=place)
-    for bench in report["bench"]:
-        gate = bench["gate"]
-        if gate is not None and gate["verdict"] != "PASS":
+            see = "" if cause.entries else summary.see  # else the tests are listed
+            about = () if has_several else (see, *more)
+            yield _annotate_cause(cause, repository, "error", more=about)
+        for unfinished in _list_unfinished(report, summary, repository):
             yield Annotation(
-                level="error" if gate["verdict"] == "FAIL" else "warning",
-                title=f"bench {bench_name(bench)}: gate {gate['verdict']}",
-                lines=tuple(gate["reasons"]) or (gate["verdict"],),
+                level="warning",
+                title=unfinished.kind.replace(".", " ").replace("_", " "),
+                lines=(unfinished.words,),
+                place=unfinished.place,
+            )
+    for bench in summary.benches:
+        if bench.gate not in (None, "PASS"):
+            words = f"gate {bench.gate}"
+            yield Annotation(
+                level="error" if bench.gate == "FAIL" else "warning",
+                title=f"bench {bench.name}: {words}",
+                lines=bench.gate_reasons or (f"{bench.gate}",),
             )
 
 
-def _apart(
-    report: dict[str, Any], summary: RunSummary, repository: Repository
-) -> Iterator[tuple[str, str, str, Location | None]]:
-    """Yield what was cut short and is no cause: its kind, its name, words about it, its place."""
-    told = {nodeid for cause in summary.causes for nodeid in cause.nodeids}
-    for test in (each for each in report["in_flight"] if each["nodeid"] not in told):
-        words = f"{test['nodeid']} {running_words(test)}"
-        yield "test.in_flight", test["nodeid"], words, repository.place_of(test)
-    for stalled in report["stalls"]:
-        what = stalled["what"]
-        yield f"{what}.stalled", what, f"{what} {stall_words(stalled)}", None
+def _list_unfinished(
+    report: FailureReport, summary: RunSummary, repository: Repository
+) -> Iterator[_Unfinished]:
+    """Yield what was cut short and is no cause."""
+    nodeids = {nodeid for cause in summary.causes for nodeid in cause.nodeids}
+    for test in report.in_flight:
+        if test.nodeid not in nodeids:
+            yield _Unfinished(
+                kind="test.in_flight",
+                name=test.nodeid,
+                words=f"{test.nodeid} {running_words(test)}",
+                place=repository.place_of(test),
+            )
+    for stall in report.stalls:
+        words = f"{stall.what} {stall_words(stall)}"
+        yield _Unfinished(kind=f"{stall.what}.stalled", name=stall.what, words=words)
 
 
-def _of_cause(
+def _annotate_cause(
     cause: CauseSummary,
     repository: Repository,
     level: str,
     prefix: str = "",
     more: tuple[str, ...] = (),
 ) -> Annotation:
-    owner = f"owner: {cause.owner}" if cause.owner else ""
-    rest = and_more(len(cause.nodeids) - MAX_NODEIDS).strip()
     lines = (
         *cause.below,
         *cause.nodeids[:MAX_NODEIDS],
-        rest,
-        owner,
+        and_more(len(cause.nodeids) - MAX_NODEIDS).strip(),
+        f"owner: {cause.owner}" if cause.owner else "",
         *(more or (cause.codes,)),
     )
     return Annotation(
@@ -159,34 +188,36 @@ def _of_cause(
     )
 
 
-def _with_room(annotations: list[Annotation], room: int) -> list[Annotation]:
+def _fit_annotations(annotations: list[Annotation], room: int) -> list[Annotation]:
     """Return those that GitHub shows; the last one counts the others."""
     if len(annotations) <= room:
         return annotations
     if room < 1:
         return []
-    kept = annotations[: room - 1]
-    rest = len(annotations) - len(kept)
-    words = (f"{counted(rest, 'annotation')} more; the report has them all",)
-    return [
-        *kept,
-        Annotation(level=annotations[0].level, title="failure taxonomy", lines=words),
-    ]
+    shown = annotations[: room - 1]
+    rest = counted(len(annotations) - len(shown), "annotation")
+    ending = Annotation(
+        level=annotations[0].level,
+        title="failure taxonomy",
+        lines=(f"{rest} more; the report has them all",),
+    )
+    return [*shown, ending]
 
 
 def _command(annotation: Annotation) -> str:
     place = annotation.place
-    properties = {"title": annotation.title}
+    properties = {}
     if place is not None:
-        line = {} if place.line is None else {"line": str(place.line)}
-        properties = {"file": place.path, **line, **properties}
-    escaped = {name: _escaped(safe_text(text)) for name, text in properties.items()}
-    given = ",".join(
-        f"{name}={text.replace(':', '%3A').replace(',', '%2C')}"
-        for name, text in escaped.items()
-    )
-    message = "\n".join(map(safe_text, annotation.lines))
-    return f"::{annotation.level} {given}::{_escaped(message)}"
+        properties["file"] = place.path
+        if place.line is not None:
+            properties["line"] = str(place.line)
+    properties["title"] = annotation.title
+    pairs = []
+    for name, text in properties.items():
+        escaped = _escaped(safe_text(text)).replace(":", "%3A").replace(",", "%2C")
+        pairs.append(f"{name}={escaped}")
+    message = _escaped("\n".join(map(safe_text, annotation.lines)))
+    return f"::{annotation.level} {','.join(pairs)}::{message}"
 
 
 def _escaped(text: str) -> str:
@@ -194,43 +225,78 @@ def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def render_for_gitlab(report: dict[str, Any]) -> str:
+def render_for_gitlab(report: FailureReport | JSONObject) -> str:
     """Return the report as JSON: one entry a cause, and what was cut short."""
-    entries: list[dict[str, Any]] = []
-    seen: Counter[str] = Counter()
-
-    def add(
-        kind: str, words: str, severity: str, identity: str, place: Location | None
-    ) -> None:
-        # Equal ones are told apart by their order, for GitLab drops doubles.
-        seen[identity] += 1
-        known_by = f"{identity}\0{seen[identity]}".encode("utf-8", "backslashreplace")
-        place = place or Location(path=_NO_FILE, line=None)
-        entry = {
-            "description": safe_text(words, 1_000),
-            "check_name": kind,
-            "fingerprint": sha256(known_by).hexdigest(),
-            "severity": severity,
-            "location": {
-                "path": safe_text(place.path, 4_000),
-                "lines": {"begin": place.line or 1},
-            },
-        }
-        entries.append(entry)
-
-    if report["verdict"] is not None:
+    report = as_value(report)
+    entries: list[_Entry] = []
+    if report.verdict is not None:
         repository = Repository(report, os.environ.get("CI_PROJECT_DIR"))
         summary = summarise(report)
-        for cause in summary.causes:
-            severity = "major" if cause.reason == "TESTS_FAILED" else "critical"
-            if cause.state == "flaky":
-                severity = "minor"
-            elif not cause.failures:  # the whole run's
-                severity = "blocker"
-            told = "; ".join(filter(None, (cause.title, cause.mend, *cause.proof[:1])))
-            words, place = f"{told} {cause.codes}", repository.place_of_cause(cause)
-            add(cause.kind, words, severity, f"cause\0{cause.key}", place)
-        for kind, name, words, place in _apart(report, summary, repository):
-            severity = "minor" if kind == "test.in_flight" else "critical"
-            add(kind, words, severity, f"{kind}\0{name}", place)
-    return json.dumps(entries, indent=2) + "\n"
+        entries += [_enter_cause(cause, repository) for cause in summary.causes]
+        unfinished = _list_unfinished(report, summary, repository)
+        entries += map(_enter_unfinished, unfinished)
+    seen: Counter[str] = Counter()
+    issues = []
+    for entry in entries:
+        # Equal ones are told apart by their order, for GitLab drops doubles.
+        seen[entry.identity] += 1
+        identity = f"{entry.identity}\0{seen[entry.identity]}"
+        place = entry.place or Location(path=_NO_FILE, line=None)
+        location = {
+            "path": safe_text(place.path, 4_000),
+            "lines": {"begin": place.line or 1},
+        }
+        issue = {
+            "description": safe_text(entry.words, 1_000),
+            "check_name": entry.kind,
+            "fingerprint": _digest(identity),
+            "severity": entry.severity,
+            "location": location,
+        }
+        issues.append(issue)
+    return json.dumps(issues, indent=2) + "\n"
+
+
+@value
+class _Entry:
+    """An entry of GitLab's report."""
+
+    kind: str
+    words: str
+    severity: str
+    identity: str
+    """The same in any run."""
+    place: Location | None
+
+
+def _enter_cause(cause: CauseSummary, repository: Repository) -> _Entry:
+    severity = "critical"
+    if cause.state == "flaky":
+        severity = "minor"
+    elif not cause.entries:  # the whole run's
+        severity = "blocker"
+    elif cause.reason == "TESTS_FAILED":
+        severity = "major"
+    parts = filter(None, (cause.title, cause.mend, *cause.proof[:1]))
+    return _Entry(
+        kind=cause.kind,
+        words=f"{'; '.join(parts)} {cause.codes}",
+        severity=severity,
+        identity=f"cause\0{cause.key}",
+        place=repository.place_of_cause(cause),
+    )
+
+
+def _enter_unfinished(unfinished: _Unfinished) -> _Entry:
+    kind = unfinished.kind
+    return _Entry(
+        kind=kind,
+        words=unfinished.words,
+        severity="minor" if kind == "test.in_flight" else "critical",
+        identity=f"{kind}\0{unfinished.name}",
+        place=unfinished.place,
+    )
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()

@@ -15,18 +15,32 @@ import json
 import re
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
-from pytest_failure_taxonomy.report.build import OWN_NAME, JSONObject
+from pytest_failure_taxonomy.report.build import OWN_NAME
+from pytest_failure_taxonomy.report.model import (
+    CODEC,
+    Failure,
+    FailureReport,
+    JSONObject,
+    as_value,
+)
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
+    KnownTest,
     causes_by_failure,
+    merged_runs_of,
     tests_of,
 )
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, describe_kind
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    ContinuousIntegration,
+    GitState,
+    InFlightTest,
+)
+from pytest_failure_taxonomy.taxonomy.judgement import describe_kind
 
 SPEC_VERSION: Final = "0.0.0"
 """The version of CTRF, which is not final yet: that of its published schema."""
@@ -41,74 +55,92 @@ _MOST_ATTEMPTS: Final = 100
 """Earlier attempts of one test that are listed."""
 _LONGEST_SECONDS: Final = 1e9
 _OF_SESSION: Final = (
-    *(
-        "schema_version",
-        "completeness",
-        "exit",
-        "verdict",
-        "reasons",
-        "groups",
-        "causes",
-    ),
-    *("collection_errors", "internal_errors", "stalls", "limits"),
+    "schema_version",
+    "completeness",
+    "exit",
+    "verdict",
+    "reasons",
+    "groups",
+    "causes",
+    "collection_errors",
+    "internal_errors",
+    "stalls",
+    "limits",
 )
 """Fields of a report that CTRF has no place for, as they are."""
+_NO_JOB: Final = ContinuousIntegration(provider="")
+
+_Fields = dict[str, Any]
+"""An object of CTRF."""
 
 
-def render(report: JSONObject) -> str:
+def render(report: FailureReport | JSONObject) -> str:
     """Return the report as CTRF."""
-    generator, run_id = report["generator"], _run_id(report)
-    started_at = round(
-        datetime.fromisoformat(report["run"]["started_at"]).timestamp() * 1000
-    )
+    report = as_value(report)
+    run_id = _run_id(report)
+    began = datetime.fromisoformat(report.run.started_at)
+    started_at = round(began.timestamp() * 1000)
     tests = list(_tests(report, started_at, run_id))
-    lacks = [WITHOUT_TESTS] if report["tests"] is None else []
-    of_session = {  # what is true of the run as a whole and of no single test
-        "stage": report["run"]["stage"],
-        **{name: report[name] for name in _OF_SESSION},
-        "notes": [*report["notes"], *lacks],
-        "faults": report["faults"],
-    }
-    around = report["environment"]
-    git, job, shard = around["git"] or {}, around["ci"] or {}, report["run"]["shard"]
-    environment = {
-        "commit": git.get("commit") or job.get("commit"),
-        "branchName": git.get("branch"),
-        "buildId": job.get("run_id"),
-        "buildName": job.get("job"),
-        "osPlatform": around["platform"],
-        "shardId": f"{shard['index']}/{shard['total']}" if shard else None,
-        "healthy": report["verdict"] is None and report["completeness"] != "running",
-        "extra": {OWN_NAME: {"python": around["python"], "plugins": around["plugins"]}},
-    }
-    document: JSONObject = {
+    around = report.environment
+    document: _Fields = {
         "reportFormat": "CTRF",
         "specVersion": SPEC_VERSION,
         "reportId": "",
         "runId": run_id,
-        "generatedBy": f"{generator['name']} {generator['version']}",
+        "generatedBy": f"{report.generator.name} {report.generator.version}",
         "results": {
-            "tool": {"name": "pytest", "version": around["pytest"]},
+            "tool": {"name": "pytest", "version": around.pytest},
             "summary": _summary(report, tests, started_at),
             "tests": tests,
-            "environment": _known(environment),
-            "extra": {OWN_NAME: of_session},
+            "environment": _environment(report),
+            "extra": {OWN_NAME: _session(report)},
         },
     }
-    return json.dumps({**document, "reportId": _uuid_of(document)}, indent=2) + "\n"
+    document["reportId"] = _uuid_of(document)
+    return json.dumps(document, indent=2) + "\n"
 
 
-def _run_id(report: JSONObject) -> str:
+def _session(report: FailureReport) -> _Fields:
+    """Return what is true of the run as a whole and of no single test."""
+    fields: _Fields = {"stage": report.run.stage}
+    for name in _OF_SESSION:
+        fields[name] = CODEC.encode(getattr(report, name))
+    notes = list(report.notes)
+    if report.tests is None:
+        notes.append(WITHOUT_TESTS)
+    fields["notes"] = notes
+    fields["faults"] = report.faults
+    return fields
+
+
+def _environment(report: FailureReport) -> _Fields:
+    around = report.environment
+    git = around.git or GitState()
+    job = around.ci or _NO_JOB
+    shard = report.run.shard
+    versions = {"python": around.python, "plugins": around.plugins}
+    fields = {
+        "commit": git.commit or job.commit,
+        "branchName": git.branch,
+        "buildId": job.run_id,
+        "buildName": job.job,
+        "osPlatform": around.platform,
+        "shardId": f"{shard.index}/{shard.total}" if shard else None,
+        "healthy": report.verdict is None and report.completeness != "running",
+        "extra": {OWN_NAME: versions},
+    }
+    return _without_none(fields)
+
+
+def _run_id(report: FailureReport) -> str:
     """Return the id of the run; shards of one CI job and what is merged of them have the same."""
-    merged = report["merged"] or {"runs": []}
-    runs = [part["run"] for part in merged["runs"]] or [report["run"]]
-    job = report["environment"]["ci"] or {}
-    if job.get("run_id") is None or not all(run.get("shard") for run in runs):
-        return str(report["run"]["id"])
-    name = re.sub(
-        r"\s*[0-9]+/[0-9]+$", "", job["job"] or ""
-    )  # GitLab's names end like `test 1/4`
-    return f"{job['provider']}:{job['run_id']}:{name}:{runs[0].get('stage')}"
+    runs = [part.run for part in merged_runs_of(report)] or [report.run]
+    job = report.environment.ci or _NO_JOB
+    if job.run_id is None or not all(run.shard for run in runs):
+        return report.run.id
+    # GitLab's names end like `test 1/4`.
+    name = re.sub(r"\s*[0-9]+/[0-9]+$", "", job.job or "")
+    return f"{job.provider}:{job.run_id}:{name}:{runs[0].stage}"
 
 
 def _uuid_of(*parts: object) -> str:
@@ -116,144 +148,157 @@ def _uuid_of(*parts: object) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, json.dumps([OWN_NAME, *parts])))
 
 
-def _summary(
-    report: JSONObject, tests: list[JSONObject], started_at: int
-) -> JSONObject:
-    counts = Counter(test["status"] for test in tests)
-    lasted = _milliseconds(report["run"]["duration_seconds"])
-    stops = [test["stop"] for test in tests if "stop" in test]
-    stop = max([started_at, *stops]) if lasted is None else started_at + lasted
+def _summary(report: FailureReport, tests: list[_Fields], started_at: int) -> _Fields:
+    statuses = Counter([test["status"] for test in tests])
+    lasted = _milliseconds(report.run.duration_seconds)
+    if lasted is None:
+        stops = [test["stop"] for test in tests if "stop" in test]
+        lasted = max(stops, default=started_at) - started_at
+    lasted = max(lasted, 0)
     # How much failed outside of the tests, and the run's own counts of all tests.
-    limits = report["limits"]
+    limits = report.limits
+    uncollected = len(report.collection_errors) + limits.collection_errors_omitted
+    errors = len(report.internal_errors) + limits.internal_errors_omitted
     outside = {
-        "collection_errors": len(report["collection_errors"])
-        + limits["collection_errors_omitted"],
-        "internal_errors": len(report["internal_errors"])
-        + limits["internal_errors_omitted"],
-        "in_flight": len(report["in_flight"]),
-        "not_run": report["not_run"]["count"],
-        "stalls": len(report["stalls"]),
-        "counts": report["summary"],
+        "collection_errors": uncollected,
+        "internal_errors": errors,
+        "in_flight": len(report.in_flight),
+        "not_run": report.not_run.count,
+        "stalls": len(report.stalls),
+        "counts": CODEC.encode(report.summary),
     }
     return {
         "tests": len(tests),
-        **{status: counts[status] for status in _ALL_STATUSES},
-        "flaky": sum(1 for test in tests if test.get("flaky")),
+        **{status: statuses[status] for status in _ALL_STATUSES},
+        "flaky": sum("flaky" in test for test in tests),
         "start": started_at,
-        "stop": stop,
-        "duration": stop - started_at,
+        "stop": started_at + lasted,
+        "duration": lasted,
         "extra": {OWN_NAME: outside},
     }
 
 
-def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObject]:
+def _tests(report: FailureReport, started_at: int, run_id: str) -> Iterator[_Fields]:
     """Yield every test that is known, each once: those that ran in the order of their start."""
-    running = {test["nodeid"]: test for test in report["in_flight"]}
-    outcomes = packaged_table("outcomes")
+    running = {test.nodeid: test for test in report.in_flight}
+    statuses = packaged_table("outcomes")
     causes = causes_by_failure(report)
-    seen: set[str] = set()
-    for run, failures in tests_of(report):
-        nodeid = run["nodeid"]
+    seen = set()
+    for test in tests_of(report):
+        nodeid = test.nodeid
         if nodeid in seen:
             continue
         seen.add(nodeid)
-        path, *names = nodeid.split("::")
-        lasted, began = (
-            _milliseconds(run["duration_seconds"]),
-            _milliseconds(run["start_seconds"]),
-        )
-        name = nodeid or _NAMELESS
-        test: JSONObject = {
-            "testId": name,
-            "name": name,
-            "status": outcomes[run["outcome"]]["ctrf"],
-            "duration": lasted or 0,
-            "rawStatus": run["outcome"],
-            "start": None if began is None else started_at + began,
-            "stop": None if began is None else started_at + began + (lasted or 0),
-            "filePath": path or None,
-            "suite": [path, *names[:-1]] if path else None,
-            "threadId": run["worker"] or None,
-        }
+        fields = _describe_test(test, started_at)
+        fields["status"] = statuses[test.outcome]["ctrf"]
         if nodeid in running:
-            test |= _unfinished(running[nodeid], causes.get(nodeid))
+            fields |= _unfinished(running[nodeid], causes.get(nodeid))
         again = 0
-        if run["outcome"] == "flaky":
-            test["flaky"] = True  # how often it was run again isn't known
-        elif failures:
-            test |= _failed(failures, causes.get(id(failures[0])))
-            of_phases = [
-                _milliseconds(each["duration_seconds"]) or 0 for each in failures
-            ]
-            test["duration"] = test["duration"] or sum(of_phases)
-            again = max(failure["attempts"] for failure in failures) - 1
+        if test.outcome == "flaky":
+            fields["flaky"] = True  # how often it was run again isn't known
+        elif test.failures:
+            failed = _failed(test.failures, causes.get(id(test.failures[0])))
+            failed["duration"] = fields["duration"] or failed["duration"]
+            fields |= failed
+            again = max(failure.attempts for failure in test.failures) - 1
         # All that is known of earlier attempts is that they failed. CTRF wants `retries` to be the
         # number of those that are listed; where some are left out `extra` has the true one.
-        if attempts := range(1, min(again, _MOST_ATTEMPTS) + 1):
-            test["retries"] = len(attempts)
-            test["retryAttempts"] = [
-                {
-                    "attempt": at,
-                    "attemptId": _uuid_of(run_id, nodeid, at),
-                    "status": "failed",
-                }
-                for at in attempts
-            ]
-        if again > _MOST_ATTEMPTS:
-            test.setdefault("extra", {OWN_NAME: {}})[OWN_NAME]["retries"] = again
-        yield _known(test)
+        listed = min(again, _MOST_ATTEMPTS)
+        if listed:
+            fields["retries"] = listed
+            fields["retryAttempts"] = _attempts(run_id, nodeid, listed)
+        if again > listed:
+            extra = fields.setdefault("extra", {OWN_NAME: {}})
+            extra[OWN_NAME]["retries"] = again
+        yield _without_none(fields)
 
 
-def _known(fields: JSONObject) -> JSONObject:
+def _describe_test(test: KnownTest, started_at: int) -> _Fields:
+    """Return what is known of any test."""
+    path, *names = test.nodeid.split("::")
+    name = test.nodeid or _NAMELESS
+    lasted = _milliseconds(test.duration_seconds) or 0
+    began = _milliseconds(test.start_seconds)
+    start = None if began is None else started_at + began
+    return {
+        "testId": name,
+        "name": name,
+        "status": None,
+        "duration": lasted,
+        "rawStatus": test.outcome,
+        "start": start,
+        "stop": None if start is None else start + lasted,
+        "filePath": path or None,
+        "suite": [path, *names[:-1]] if path else None,
+        "threadId": test.worker or None,
+    }
+
+
+def _attempts(run_id: str, nodeid: str, count: int) -> list[_Fields]:
+    """Return the earlier attempts of a test, which all failed."""
+    attempts = []
+    for number in range(1, count + 1):
+        identity = _uuid_of(run_id, nodeid, number)
+        attempt = {"attempt": number, "attemptId": identity, "status": "failed"}
+        attempts.append(attempt)
+    return attempts
+
+
+def _without_none(fields: _Fields) -> _Fields:
     """Return the fields that have a value, for CTRF knows no null."""
-    return {name: each for name, each in fields.items() if each is not None}
+    return {name: field for name, field in fields.items() if field is not None}
 
 
-def _unfinished(running: JSONObject, cause: CauseSummary | None) -> JSONObject:
+def _unfinished(running: InFlightTest, cause: CauseSummary | None) -> _Fields:
     """Return what is said of a test that was running when the run ended.
 
     That is no outcome; but a test that is of a cause has failed, or a run that died in it would
     look as if it had passed.
     """
-    said = f"it was in its {running['phase']} when the run ended"
-    more = {
-        "status": "other" if cause is None else "failed",
+    words = f"it was in its {running.phase} when the run ended"
+    status = "other"
+    if cause is not None:
+        words = f"{cause.text}; {words}"
+        status = "failed"
+    stack = running.stack or (running.stall and running.stall.stack)
+    fields = {
+        "status": status,
         "rawStatus": "in_flight",
-        "message": said if cause is None else f"{cause.text}; {said}",
-        "duration": _milliseconds(running["elapsed_seconds"]),
-        "trace": running["stack"] or (running["stall"] or {}).get("stack") or None,
-        "stdout": running["output"].splitlines() if running["output"] else None,
-        "extra": {OWN_NAME: {"in_flight": running}},
+        "message": words,
+        "duration": _milliseconds(running.elapsed_seconds),
+        "trace": stack or None,
+        "stdout": running.output.splitlines() if running.output else None,
+        "extra": {OWN_NAME: {"in_flight": CODEC.encode(running)}},
     }
-    return _known(more)
+    return _without_none(fields)
 
 
-def _failed(failures: list[JSONObject], cause: CauseSummary | None) -> JSONObject:
+def _failed(failures: Sequence[Failure], cause: CauseSummary | None) -> _Fields:
     """Return what is said of a failed test: the first of its failures, and all in `extra`."""
     first = failures[0]
-    raised = first["exception"]
+    raised = first.exception
     if raised is None:
-        message = describe_kind(first["kind"], FailureReason(first["reason"])).phrase(1)
+        message = describe_kind(first.kind, first.reason).phrase(1)
     else:
-        message = (
-            f"{raised['type']}: {raised['message']}"
-            if raised["message"]
-            else raised["type"]
-        )
-    labels = {"reason": first["reason"], "kind": first["kind"]}
+        message = raised.type
+        if raised.message:
+            message += f": {raised.message}"
+    labels: _Fields = {"reason": first.reason, "kind": first.kind}
     if cause is not None:
-        said = {"cause": cause.key, "fix": cause.fix, "owner": cause.owner}
-        labels |= {name: words for name, words in said.items() if words}
-    more = {
+        about = {"cause": cause.key, "fix": cause.fix, "owner": cause.owner}
+        labels |= {name: words for name, words in about.items() if words}
+    seconds = [failure.duration_seconds for failure in failures]
+    traces = [failure.traceback for failure in failures if failure.traceback]
+    fields = {
         "status": "failed",
         "message": message,
         "labels": labels,
-        "extra": {OWN_NAME: {"failures": failures}},
-        "trace": "\n\n".join(filter(None, (each["traceback"] for each in failures)))
-        or None,
-        "threadId": first["worker"] or None,
+        "extra": {OWN_NAME: {"failures": CODEC.encode(failures)}},
+        "trace": "\n\n".join(traces) or None,
+        "threadId": first.worker or None,
+        "duration": sum(_milliseconds(phase) or 0 for phase in seconds),
     }
-    return _known(more)
+    return _without_none(fields)
 
 
 def _milliseconds(seconds: float | None) -> int | None:

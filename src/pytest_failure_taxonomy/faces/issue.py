@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from shlex import quote
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.report.markup import as_code, folded
+from pytest_failure_taxonomy.report.model import FailureReport, JSONObject, as_value
 from pytest_failure_taxonomy.report.reproduce import Reproduction, reproduction_of
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
@@ -33,116 +33,122 @@ LABEL: Final = "failure-taxonomy"
 _MOST_TESTS: Final = 20
 _MOST_IN_COMMENT: Final = 5
 _MOST_EVIDENCE: Final = 5
-_NOT_TRIED: Final = ("deselected", "errors", "timed_out", "crashed")
-"""Counts of tests that could not fail as they did before."""
 _KEY: Final = re.compile("[0-9a-f]{16}")
 _CALLS: Final = re.compile("[@#]")
 """What makes a person or an issue of a name or number behind it, where a title is quoted."""
 
 
-def render(report: JSONObject) -> str:
+def render(report: FailureReport | JSONObject) -> str:
     """Return what is to be known of a run's issues; docs/how-to/one-issue-a-cause.md has the form.
 
     Causes that are accepted as known get no issue, and such a run closes none.
     """
-    summary, run = summarise(report), reproduction_of(report)
-    causes = () if report["verdict"] is None else summary.causes
+    report = as_value(report)
+    summary = summarise(report)
+    again = reproduction_of(report)
+    causes = () if report.verdict is None else summary.causes
     answer = {
         "is_whole_run": _is_whole(report) and summary.causes_count == len(causes),
-        "issues": [_issue(report, cause, run) for cause in causes],
+        "issues": [_issue(report, cause, again) for cause in causes],
     }
     return json.dumps(answer, indent=2)
 
 
-def _is_whole(report: JSONObject) -> bool:
+def _is_whole(report: FailureReport) -> bool:
     """Tell whether a cause that is not in the run is gone, and its tests were not just left out.
 
     A test whose setup failed or that ran out of time has not come to what it failed of before.
     """
-    counts, run = report["summary"], report["run"]
+    counts = report.summary
+    untried = counts.deselected + counts.errors + counts.timed_out + counts.crashed
+    unfinished = report.in_flight or report.not_run.count
+    errors = report.collection_errors or report.internal_errors
     return (
-        report["completeness"] == "full"
-        and report["exit"]["code"] in (0, 1)
-        and run["stage"] != Stage.BASELINE_RUN
-        and run["shard"] is None
-        and not report["not_run"]["count"]
-        and counts["passed"] + counts["failed"] > 0
-        and not any(counts[each] for each in _NOT_TRIED)
-        and not (
-            report["in_flight"]
-            or report["collection_errors"]
-            or report["internal_errors"]
-        )
-        and all(each["kind"] != "shard.missing" for each in report["reasons"])
+        report.completeness == "full"
+        and report.exit.code in (0, 1)
+        and report.run.stage != Stage.BASELINE_RUN
+        and report.run.shard is None
+        and counts.passed + counts.failed > 0
+        and not (untried or unfinished or errors)
+        and all(held.kind != "shard.missing" for held in report.reasons)
         and not accepted_words(report)
     )
 
 
 def _issue(
-    report: JSONObject, cause: CauseSummary, run: Reproduction
+    report: FailureReport, cause: CauseSummary, again: Reproduction
 ) -> dict[str, Any]:
     key = cause.key  # of a report that anybody may have written
     if not _KEY.fullmatch(key):
         key = sha256(key.encode("utf-8", "replace")).hexdigest()[:16]
     mark = f"<!-- {LABEL} cause={key} "
-    commit = (report["environment"]["git"] or {}).get("commit")
+    git = report.environment.git
     seen = f"{cause.count:,} x"
-    if commit:
-        seen += f" at commit {commit}"
-    history = [("History", cause.history), ("Last passed at", cause.last_passed_commit)]
-    facts = [
-        ("Is", f"{cause.reason} {cause.kind}"),
-        ("Fix", cause.fix),
-        ("Seen", seen),
-        *history,
-        ("Changed", cause.changed),
-        ("Owner", cause.owner),
-        ("Charged to", cause.charge_to),
-        ("Rule", cause.about),
+    if git and git.commit:
+        seen += f" at commit {git.commit}"
+    history = {"History": cause.history, "Last passed at": cause.last_passed_commit}
+    facts = {
+        "Is": f"{cause.reason} {cause.kind}",
+        "Fix": cause.fix,
+        "Seen": seen,
+        **history,
+        "Changed": cause.changed,
+        "Owner": cause.owner,
+        "Charged to": cause.charge_to,
+        "Rule": cause.about,
+    }
+    lines = [
+        *_list_facts(facts),
+        *(f"- Evidence: {as_code(words)}\n" for words in _evidence(report, cause)),
+        *(f"- Proof: {as_code(words)}\n" for words in cause.proof if words),
     ]
-    facts += (("Evidence", words) for words in _evidence(report, cause))
-    facts += (("Proof", words) for words in cause.proof)
     first = next(iter(cause.nodeids), "")
-    command = cause.proof_command or run.command(first)
-    lines = f"cd {quote(run.folder)}\n{command}" if command else ""
-    about = [
+    command = cause.proof_command or again.command(first)
+    script = f"cd {quote(again.folder)}\n{command}" if command else ""
+    body = [
         f"{mark}passes=0 -->\n{as_code(cause.text)}\n\n",
-        f"{_listed(facts)}\n{_tests(cause, _MOST_TESTS)}",
-        folded("Reproduce", lines),
+        f"{''.join(lines)}\n{_tests(cause, _MOST_TESTS)}",
+        folded("Reproduce", script),
     ]
-    end = f"_Opened by failure-taxonomy; the cause has the key {key}._\n"
+    ending = f"_Opened by failure-taxonomy; the cause has the key {key}._\n"
     # The fences around a text of backticks are as long as the text.
-    room = (MAX_BODY - sum(map(len, about)) - len(end)) // 3
-    block = folded("Traceback", cause.code.with_count, room)
+    room = (MAX_BODY - sum(map(len, body)) - len(ending)) // 3
+    body.append(folded("Traceback", cause.code.with_count, room))
+    body.append(ending)
     title = _CALLS.sub("\\g<0>\u200b", safe_text(cause.text, MAX_TITLE))
-    again = _listed([("Seen again", seen), *history])
+    seen_again = "".join(_list_facts({"Seen again": seen, **history}))
     return {
         "key": key,
         "mark": mark,
         "title": title or cause.kind,
         "labels": [LABEL, cause.reason],
-        "body": "".join([*about, block, end]),
-        "comment": f"{again}\n{_tests(cause, _MOST_IN_COMMENT)}",
+        "body": "".join(body),
+        "comment": f"{seen_again}\n{_tests(cause, _MOST_IN_COMMENT)}",
     }
 
 
-def _listed(facts: Iterable[tuple[str, str | None]]) -> str:
-    return "".join(f"- {name}: {as_code(text)}\n" for name, text in facts if text)
+def _list_facts(facts: Mapping[str, str | None]) -> Iterator[str]:
+    for name, text in facts.items():
+        if text:
+            yield f"- {name}: {as_code(text)}\n"
 
 
-def _evidence(report: JSONObject, cause: CauseSummary) -> Iterator[str]:
+def _evidence(report: FailureReport, cause: CauseSummary) -> Iterator[str]:
     """Yield what decided, where no traceback tells it."""
-    verdict = report["verdict"]
-    if not cause.code.own and verdict["kind"] == cause.kind:
-        yield from (
-            first_line(each["detail"]) for each in verdict["evidence"][:_MOST_EVIDENCE]
-        )
+    verdict = report.verdict
+    if verdict is None or verdict.kind != cause.kind or cause.code.own:
+        return
+    for piece in verdict.evidence[:_MOST_EVIDENCE]:
+        words = first_line(piece.detail)
+        if words:
+            yield words
 
 
 def _tests(cause: CauseSummary, most: int) -> str:
     """Return a list of the first tests, and how many more there are."""
     if not cause.nodeids:
         return ""
-    lines = "".join(f"- {as_code(nodeid)}\n" for nodeid in cause.nodeids[:most])
+    lines = [f"- {as_code(nodeid)}\n" for nodeid in cause.nodeids[:most]]
     more = and_more(len(cause.nodeids) - most)
-    return f"Tests:\n\n{lines}" + (f"-{more}\n\n" if more else "\n")
+    ending = f"-{more}\n\n" if more else "\n"
+    return f"Tests:\n\n{''.join(lines)}{ending}"

@@ -7,16 +7,23 @@ lines and properties to test cases, as pytest's `junit_family` does, and GitLab 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report import summary
-from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.report.frames import code_of
+from pytest_failure_taxonomy.report.model import (
+    Failure,
+    FailureReport,
+    JSONObject,
+    as_value,
+)
 from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.evidence import InFlightTest, Location
 from pytest_failure_taxonomy.taxonomy.words import seconds_words
 from pytest_failure_taxonomy.text import safe_text
 
@@ -29,18 +36,12 @@ MAX_RERUNS: Final = 20
 _NOT_IN_XML: Final = re.compile(
     "[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]"
 )
+_UNCOLLECTED: Final = "collection.error"
 _COLLECTION: Final = "collection failure"
 """pytest's own message for what could not be collected."""
 _RUNNING: Final = (
     "pytest still runs, or has died and nobody has completed its report; "
     "complete it by: failure-taxonomy finalize"
-)
-_OF_VERDICT: Final = (
-    "reason",
-    "kind",
-    "retryable",
-    "recovery_action",
-    "message",
 )
 _OF_A_TEST: Final = (
     "reason",
@@ -52,38 +53,38 @@ _OF_A_TEST: Final = (
     "attempts",
 )
 
-_Causes = Mapping[str | int, summary.CauseSummary]
 
-
-def render(report: JSONObject, family: str = XUNIT2) -> str:
+def render(report: FailureReport | JSONObject, family: str = XUNIT2) -> str:
     """Return a report as JUnit XML.
 
     Args:
-        report: its JSON object.
+        report: of the run.
         family: `xunit2`, or `xunit1` for files, lines and properties of test cases.
     """
+    report = as_value(report)
     root = ET.Element("testsuites", {"name": "pytest tests"})
     suite = ET.SubElement(root, "testsuite", {"name": "pytest"})
     _describe_run(suite, report)
-    causes = summary.causes_by_failure(report)
-    suite.extend(_cases(report, causes, family))
-    suite.extend(_session_cases(report, causes))
+    writer = _CaseWriter(report, family)
+    suite.extend(writer.write_tests())
+    suite.extend(writer.write_session())
     _count(suite)
     return _as_text(root)
 
 
-def augment(path: Path, report: JSONObject) -> str:
+def augment(path: Path, report: FailureReport | JSONObject) -> str:
     """Return what `pytest --junitxml` wrote, with what a report knows besides.
 
     Args:
         path: of the XML; if it is missing or empty, because pytest died, all of it is made.
-        report: the JSON object of the same run's report.
+        report: of the same run.
 
     Raises:
         ReportError: it can't be read, is no JUnit file, or is of another run.
     """
     from pytest_failure_taxonomy.logs.junit import read_tree, suites_of
 
+    report = as_value(report)
     try:
         path.stat()
     except FileNotFoundError:
@@ -96,26 +97,26 @@ def augment(path: Path, report: JSONObject) -> str:
     suites = suites_of(root)
     cases = [case for suite in suites for case in suite.findall("testcase")]
     failed = {_place_of(case) for case in cases if case.find("failure") is not None}
-    ours = {address(failure["nodeid"]) for failure in report["failures"]}
-    if failed and not failed & ours and not report["limits"]["failures_omitted"]:
+    ours = {address(failure.nodeid) for failure in report.failures}
+    if failed and not failed & ours and not report.limits.failures_omitted:
         raise ReportError(
             f"{path}: it is of another run than the report: none of its failures is in the report; "
             "give the two files of one run"
         )
-    family = XUNIT1 if any("file" in case.attrib for case in cases) else XUNIT2
+    is_first_family = any("file" in case.attrib for case in cases)
+    writer = _CaseWriter(report, XUNIT1 if is_first_family else XUNIT2)
     failures = {
-        address(test["nodeid"]): of_test
-        for test, of_test in summary.tests_of(report)
-        if of_test
+        address(test.nodeid): test.failures
+        for test in summary.tests_of(report)
+        if test.failures
     }
-    causes = summary.causes_by_failure(report)
     for case in cases:
         for failure in failures.get(_place_of(case), ()):
-            _add_to(case, failure, causes, family)
+            writer.add_to(case, failure)
     if suites:
         _describe_run(suites[0], report)
-        known = {case.get("name") for case in cases}
-        suites[0].extend(_session_cases(report, causes, known=known))
+        names = {case.get("name") for case in cases}
+        suites[0].extend(writer.write_session(names))
         _count(suites[0])
     try:
         return _as_text(root)
@@ -143,230 +144,249 @@ def _place_of(case: ET.Element) -> tuple[str, str]:
     return case.get("classname") or "", case.get("name") or ""
 
 
-def _describe_run(suite: ET.Element, report: JSONObject) -> None:
+def _describe_run(suite: ET.Element, report: FailureReport) -> None:
     """Write what is known of the whole run, as attributes and properties of its suite."""
-    run, verdict = report["run"], report["verdict"] or {}
-    suite.set("timestamp", run["started_at"])
+    run, verdict = report.run, report.verdict
+    suite.set("timestamp", run.started_at)
     if suite.get("time") is None:
-        suite.set("time", _seconds(run["duration_seconds"]))
-    given = {
-        "run": run["id"],
-        "stage": run["stage"],
-        "completeness": report["completeness"],
-        **{name: verdict.get(name) for name in _OF_VERDICT},
-        "owner": summary.summarise(report).owner if verdict else None,
+        suite.set("time", _seconds(run.duration_seconds))
+    properties: dict[str, Any] = {
+        "run": run.id,
+        "stage": run.stage,
+        "completeness": report.completeness,
     }
-    if report["tests"] is None:
-        given["note"] = "tests that passed are counted in the report, and not listed"
-    for number, note in enumerate(report["notes"], 1):
-        given[f"note.{number}"] = note
-    _fill(suite, given)
+    if verdict is not None:
+        properties |= {
+            "reason": verdict.reason,
+            "kind": verdict.kind,
+            "retryable": verdict.retryable,
+            "recovery_action": verdict.recovery_action,
+            "message": verdict.message,
+            "owner": summary.summarise(report).owner,
+        }
+    if report.tests is None:
+        note = "tests that passed are counted in the report, and not listed"
+        properties["note"] = note
+    for number, note in enumerate(report.notes, 1):
+        properties[f"note.{number}"] = note
+    _fill(suite, properties)
 
 
-def _fill(element: ET.Element, given: Mapping[str, Any]) -> None:
+def _fill(element: ET.Element, fields: Mapping[str, Any]) -> None:
     """Add what is known to the properties of a suite or a test case."""
     properties = element.find("properties")
     if properties is None:
         properties = ET.Element("properties")
         element.insert(0, properties)
-    for name, value in given.items():
-        if value is not None:
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            attributes = {"name": f"failure_taxonomy.{name}", "value": clean(text)}
-            ET.SubElement(properties, "property", attributes)
-
-
-def _cases(report: JSONObject, causes: _Causes, family: str) -> Iterator[ET.Element]:
-    """Yield the tests that a report names, each once."""
-    flying = {each["nodeid"]: each for each in report["in_flight"]}
-    outcomes = packaged_table("outcomes")
-    for test, of_test in summary.tests_of(report):
-        nodeid = test["nodeid"]
-        if test["outcome"] == "not_run":
+    for name, field in fields.items():
+        if field is None:
             continue
-        seconds = test["duration_seconds"] or max(
-            (each["duration_seconds"] or 0.0 for each in of_test), default=0.0
-        )
-        place = next((each["location"] for each in of_test if each["location"]), None)
-        case = _case(nodeid, seconds, place, family)
-        yield case
-        if nodeid in flying and not of_test:
-            _add_in_flight(case, flying[nodeid], causes.get(nodeid), report)
-        elif not of_test and (tag := outcomes[test["outcome"]].get("junit")):
-            ET.SubElement(case, tag, outcomes[test["outcome"]]["says"])
-        for number, failure in enumerate(of_test):
-            to = case
-            if (
-                number and failure["phase"] == "teardown"
-            ):  # as pytest does it, for Jenkins' sake
-                to = _case(nodeid, failure["duration_seconds"] or 0.0, None, family)
-                yield to
-            _add_failure(to, failure, causes, family)
+        text = str(field)
+        if isinstance(field, bool):
+            text = text.lower()
+        attributes = {"name": f"failure_taxonomy.{name}", "value": clean(text)}
+        ET.SubElement(properties, "property", attributes)
 
 
-def _case(
-    nodeid: str, seconds: float, place: JSONObject | None, family: str
-) -> ET.Element:
-    classname, name = address(nodeid)
-    given = {"classname": classname, "name": name, "time": _seconds(seconds)}
-    if family == XUNIT1:
-        path = nodeid.partition("::")[0]
-        given["file"] = clean(path)
-        if place is not None and place["path"] == path and place["line"]:
-            given["line"] = str(place["line"] - 1)  # pytest counts from 0
-    return ET.Element("testcase", given)
+class _CaseWriter:
+    """Writes the test cases of a report."""
 
+    def __init__(self, report: FailureReport, family: str) -> None:
+        self._report = report
+        self._family = family
+        self._causes = summary.causes_by_failure(report)
 
-def _add_failure(
-    case: ET.Element, failure: JSONObject, causes: _Causes, family: str
-) -> None:
-    raised = failure["exception"]
-    message = f"{raised['type']}: {raised['message'] or ''}" if raised else ""
-    tag = _tag_of(failure)
-    for attempt in range(1, min(failure["attempts"], MAX_RERUNS + 1)):
-        said = {"type": failure["kind"], "message": f"attempt {attempt} failed, too"}
-        ET.SubElement(case, "rerunFailure" if tag == "failure" else "rerunError", said)
-    begins = "" if failure["phase"] == "call" else f"failed on {failure['phase']} with "
-    message = clean(begins + message or failure["kind"])
-    element = ET.SubElement(case, tag, {"type": failure["kind"], "message": message})
-    code = code_of(failure["traceback"], failure["location"]).with_count
-    element.text = clean("\n".join([*_facts(failure, causes), code]))
-    _add_properties(case, failure, causes, family)
+    def write_tests(self) -> Iterator[ET.Element]:
+        """Yield the tests that the report names, each once."""
+        running = {test.nodeid: test for test in self._report.in_flight}
+        outcomes = packaged_table("outcomes")
+        for test in summary.tests_of(self._report):
+            if test.outcome == "not_run":
+                continue
+            lasted = [failure.duration_seconds or 0.0 for failure in test.failures]
+            seconds = test.duration_seconds or max(lasted, default=0.0)
+            places = [failure.location for failure in test.failures]
+            place = next(filter(None, places), None)
+            case = self._make_case(test.nodeid, seconds, place)
+            yield case
+            outcome = outcomes[test.outcome]
+            if test.failures:
+                yield from self._add_failures(case, test.failures)
+            elif test.nodeid in running:
+                self._add_in_flight(case, running[test.nodeid])
+            elif "junit" in outcome:
+                ET.SubElement(case, outcome["junit"], outcome["says"])
 
+    def write_session(self, names: Iterable[str | None] = ()) -> Iterator[ET.Element]:
+        """Yield a case for each failure that is no test's.
 
-def _add_to(
-    case: ET.Element, failure: JSONObject, causes: _Causes, family: str
-) -> None:
-    """Add what a report knows of a failure to a case that pytest wrote."""
-    for element in case.findall(_tag_of(failure)):
-        if element.get("type") is None:
-            element.set("type", failure["kind"])
-            element.text = "\n".join(
-                [*map(clean, _facts(failure, causes)), element.text or ""]
-            )
-            _add_properties(case, failure, causes, family)
+        Args:
+            names: of cases that are there already, such as what could not be collected.
+        """
+        report = self._report
+        verdict = report.verdict
+        names = set(names)
+        kinds = {failure.kind for failure in report.failures}
+        for failed in report.collection_errors:
+            kinds.add(_UNCOLLECTED)
+            name = address(failed.nodeid)[1]
+            if name not in names:
+                code = code_of(failed.traceback, failed.location).with_count
+                text = (*self._cause_words(failed), "", code or failed.message)
+                yield _session_case(_UNCOLLECTED, _COLLECTION, text, name=name)
+        for error in report.internal_errors:
+            kinds.add(error.kind)
+            code = code_of(error.traceback).with_count
+            text = (*self._cause_words(error), "", code)
+            yield _session_case(error.kind, error.message, text)
+        if report.completeness == "running":
+            # A file without a failure would pass for a success.
+            yield _session_case("running", _RUNNING)
+        if verdict is None:
             return
-
-
-def _tag_of(failure: JSONObject) -> str:
-    return "failure" if failure["phase"] == "call" else "error"
-
-
-def _add_properties(
-    case: ET.Element, failure: JSONObject, causes: _Causes, family: str
-) -> None:
-    if family == XUNIT1:
-        owner, package = _owner_of(failure, causes)
-        _fill(case, {name: failure[name] for name in _OF_A_TEST})
-        _fill(case, {"owner": owner, "package": package})
-
-
-def _owner_of(failure: JSONObject, causes: _Causes) -> tuple[str | None, str | None]:
-    cause = causes.get(id(failure))
-    return summary.owner_of(None if cause is None else cause.owner, failure)
-
-
-def _facts(failure: JSONObject, causes: _Causes) -> Iterator[str]:
-    """Yield the lines above a traceback: what is to be mended, and what sort of failure it is."""
-    yield from _words_of(causes.get(id(failure)))
-    owner, package = _owner_of(failure, causes)
-    if owner:
-        yield f"owner: {owner} ({package})" if package else f"owner: {owner}"
-    if failure["fingerprint"]:
-        yield f"fingerprint: {failure['fingerprint']}"
-    yield f"[{failure['reason']} {failure['kind']}]"
-    yield ""
-
-
-def _words_of(cause: summary.CauseSummary | None) -> Iterator[str]:
-    if cause is not None:
-        yield f"{cause.text}{cause.remarks}"
-        yield from cause.below
-
-
-def _add_in_flight(
-    case: ET.Element,
-    test: JSONObject,
-    cause: summary.CauseSummary | None,
-    report: JSONObject,
-) -> None:
-    verdict = report["verdict"] or {}
-    kind = verdict.get("kind") if cause is None else cause.kind
-    lasted = (
-        f", for {seconds_words(test['elapsed_seconds'])}"
-        if test["elapsed_seconds"]
-        else ""
-    )
-    message = f"it was running when the run ended{lasted}"
-    given = {"type": clean(kind or "process.vanished"), "message": message}
-    element = ET.SubElement(case, "error", given)
-    words = _words_of(cause) if cause else [verdict.get("message")]
-    stack = code_of(test["stack"], test["location"]).with_count
-    seen = (*words, (test["stall"] or {}).get("where"), stack)
-    element.text = clean("\n".join(filter(None, seen)))
-    if test["output"]:
-        ET.SubElement(case, "system-out").text = clean(test["output"])
-
-
-def _session_cases(
-    report: JSONObject, causes: _Causes, *, known: Iterable[str | None] = ()
-) -> Iterator[ET.Element]:
-    """Yield a case for each failure that is no test's.
-
-    Args:
-        report: its JSON object.
-        causes: of the report.
-        known: names of cases that are there already, such as what could not be collected.
-    """
-    names, kinds = set(known), {each["kind"] for each in report["failures"]}
-    for failed in report["collection_errors"]:
-        kinds.add("collection.error")
-        name = address(failed["nodeid"])[1]
-        if name not in names:
-            code = code_of(failed["traceback"], failed["location"]).with_count
-            words = _words_of(causes.get(id(failed)))
-            text = (*words, "", code or failed["message"])
-            yield _session_case("collection.error", _COLLECTION, text, name=name)
-    for error in report["internal_errors"]:
-        kinds.add(error["kind"])
-        code = code_of(error["traceback"]).with_count
-        text = (*_words_of(causes.get(id(error))), "", code)
-        yield _session_case(error["kind"], error["message"], text)
-    verdict = report["verdict"]
-    if (
-        report["completeness"] == "running"
-    ):  # a file without a failure would pass for a success
-        yield _session_case("running", _RUNNING)
-    for cause in summary.summarise(report).causes if verdict is not None else ():
-        if not cause.failures and cause.kind not in kinds:
+        for cause in summary.summarise(report).causes:
+            if cause.entries or cause.kind in kinds:
+                continue
             kinds.add(cause.kind)
-            is_verdict = cause.kind == verdict["kind"]
-            evidence = (
-                [each["detail"] for each in verdict["evidence"]] if is_verdict else []
-            )
-            yield _session_case(cause.kind, cause.text, (*_words_of(cause), *evidence))
+            lines = _words_of(cause)
+            if cause.kind == verdict.kind:
+                lines += [piece.detail for piece in verdict.evidence]
+            yield _session_case(cause.kind, cause.text, lines)
+
+    def add_to(self, case: ET.Element, failure: Failure) -> None:
+        """Add what a report knows of a failure to a case that pytest wrote."""
+        for element in case.findall(_tag_of(failure)):
+            if element.get("type") is None:
+                element.set("type", failure.kind)
+                lines = [*map(clean, self._facts(failure)), element.text or ""]
+                element.text = "\n".join(lines)
+                self._add_properties(case, failure)
+                return
+
+    def _make_case(
+        self, nodeid: str, seconds: float, place: Location | None
+    ) -> ET.Element:
+        classname, name = address(nodeid)
+        case = ET.Element("testcase", {"classname": classname, "name": name})
+        case.set("time", _seconds(seconds))
+        if self._family == XUNIT1:
+            path = nodeid.partition("::")[0]
+            case.set("file", clean(path))
+            if place is not None and place.path == path and place.line:
+                case.set("line", str(place.line - 1))  # pytest counts from 0
+        return case
+
+    def _add_failures(
+        self, case: ET.Element, failures: Sequence[Failure]
+    ) -> Iterator[ET.Element]:
+        """Add the failures of one test to its case; yield what needs a case of its own."""
+        for number, failure in enumerate(failures):
+            if number and failure.phase == "teardown":
+                # As pytest does it, for Jenkins' sake.
+                seconds = failure.duration_seconds or 0.0
+                second_case = self._make_case(failure.nodeid, seconds, None)
+                yield second_case
+                self._add_failure(second_case, failure)
+            else:
+                self._add_failure(case, failure)
+
+    def _add_failure(self, case: ET.Element, failure: Failure) -> None:
+        raised = failure.exception
+        kind = failure.kind
+        is_failure = _tag_of(failure) == "failure"
+        for attempt in range(1, min(failure.attempts, MAX_RERUNS + 1)):
+            words = f"attempt {attempt} failed, too"
+            tag = "rerunFailure" if is_failure else "rerunError"
+            ET.SubElement(case, tag, {"type": kind, "message": words})
+        message = "" if is_failure else f"failed on {failure.phase} with "
+        if raised:
+            message += f"{raised.type}: {raised.message}"
+        attributes = {"type": kind, "message": clean(message or kind)}
+        element = ET.SubElement(case, _tag_of(failure), attributes)
+        code = code_of(failure.traceback, failure.location).with_count
+        element.text = clean("\n".join([*self._facts(failure), code]))
+        self._add_properties(case, failure)
+
+    def _add_properties(self, case: ET.Element, failure: Failure) -> None:
+        if self._family == XUNIT1:
+            owner, package = self._owner_of(failure)
+            fields = {name: getattr(failure, name) for name in _OF_A_TEST}
+            _fill(case, {**fields, "owner": owner, "package": package})
+
+    def _owner_of(self, failure: Failure) -> tuple[str | None, str | None]:
+        cause = self._causes.get(id(failure))
+        return summary.owner_of(cause.owner if cause else None, failure)
+
+    def _facts(self, failure: Failure) -> Iterator[str]:
+        """Yield the lines above a traceback: what to mend, and the sort of failure."""
+        yield from self._cause_words(failure)
+        owner, package = self._owner_of(failure)
+        if owner:
+            yield f"owner: {owner} ({package})" if package else f"owner: {owner}"
+        if failure.fingerprint:
+            yield f"fingerprint: {failure.fingerprint}"
+        yield f"[{failure.reason} {failure.kind}]"
+        yield ""
+
+    def _cause_words(self, entry: object) -> list[str]:
+        cause = self._causes.get(id(entry))
+        return _words_of(cause) if cause else []
+
+    def _add_in_flight(self, case: ET.Element, test: InFlightTest) -> None:
+        cause = self._causes.get(test.nodeid)
+        verdict = self._report.verdict
+        kind = "process.vanished"
+        words: list[str | None] = []
+        if cause is not None:
+            kind = cause.kind
+            words += _words_of(cause)
+        elif verdict is not None:
+            kind = verdict.kind
+            words.append(verdict.message)
+        message = "it was running when the run ended"
+        if test.elapsed_seconds:
+            message += f", for {seconds_words(test.elapsed_seconds)}"
+        attributes = {"type": clean(kind), "message": message}
+        element = ET.SubElement(case, "error", attributes)
+        if test.stall:
+            words.append(test.stall.where)
+        words.append(code_of(test.stack, test.location).with_count)
+        element.text = clean("\n".join(filter(None, words)))
+        if test.output:
+            ET.SubElement(case, "system-out").text = clean(test.output)
+
+
+def _tag_of(failure: Failure) -> str:
+    return "failure" if failure.phase == "call" else "error"
+
+
+def _words_of(cause: summary.CauseSummary) -> list[str]:
+    return [f"{cause.text}{cause.remarks}", *cause.below]
 
 
 def _session_case(
     kind: str, message: str, text: Iterable[str] = (), *, name: str | None = None
 ) -> ET.Element:
     """Return a case with an error; `name` is that of what could not be collected."""
-    classname, name = (SESSION, kind) if name is None else ("", name)
-    given = {"classname": classname, "name": clean(name), "time": _seconds(0.0)}
-    case = ET.Element("testcase", given)
-    said = {"type": clean(kind), "message": clean(safe_text(message))}
-    ET.SubElement(case, "error", said).text = clean("\n".join(text))
+    classname = SESSION if name is None else ""
+    name = clean(kind if name is None else name)
+    attributes = {"classname": classname, "name": name, "time": _seconds(0.0)}
+    case = ET.Element("testcase", attributes)
+    about = {"type": clean(kind), "message": clean(safe_text(message))}
+    ET.SubElement(case, "error", about).text = clean("\n".join(text))
     return case
 
 
 def _count(suite: ET.Element) -> None:
-    tags = [{element.tag for element in case} for case in suite.findall("testcase")]
-    suite.set("tests", str(len(tags)))
-    suite.set("failures", str(sum("failure" in each for each in tags)))
-    suite.set(
-        "errors", str(sum("error" in each and "failure" not in each for each in tags))
-    )
-    suite.set("skipped", str(sum("skipped" in each for each in tags)))
+    counts: Counter[str] = Counter()
+    for case in suite.findall("testcase"):
+        tags = {element.tag for element in case}
+        counts["tests"] += 1
+        counts["failures"] += "failure" in tags
+        counts["errors"] += "error" in tags and "failure" not in tags
+        counts["skipped"] += "skipped" in tags
+    for name in ("tests", "failures", "errors", "skipped"):
+        suite.set(name, str(counts[name]))
 
 
 def _seconds(seconds: float | None) -> str:

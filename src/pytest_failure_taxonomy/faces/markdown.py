@@ -7,23 +7,36 @@ and titles are spans of code, stacks and tracebacks fenced code.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
 
 from pytest_failure_taxonomy.report.frames import Code, code_of
 from pytest_failure_taxonomy.report.markup import as_code, as_table, as_words, folded
+from pytest_failure_taxonomy.report.model import (
+    FailureReport,
+    InternalError,
+    JSONObject,
+    StalledActivity,
+    as_value,
+)
 from pytest_failure_taxonomy.report.repository import Repository
 from pytest_failure_taxonomy.report.summary import (
+    BenchSummary,
     CauseSummary,
     RunSummary,
     merged_runs,
+    place_words,
     running_words,
     stall_words,
     summarise,
     worker_words,
 )
+from pytest_failure_taxonomy.taxonomy.evidence import InFlightTest
+from pytest_failure_taxonomy.taxonomy.values import to_dict, value
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted, noun_of_count
-from pytest_failure_taxonomy.text import bench_name, first_line, that_fit
+from pytest_failure_taxonomy.text import first_line, that_fit
+
+_T = TypeVar("_T")
 
 MAX_BYTES: Final = 1024 * 1024 - 1
 """GitHub drops the whole summary of a step that is larger than 1 MiB."""
@@ -36,48 +49,57 @@ _SHARE_OF_CAUSES: Final = 0.75
 """How much of the room the causes may take, so that there is some for what follows them."""
 
 _COUNTS: Final = (
-    *("passed", "failed", "errors", "skipped", "xfailed", "xpassed"),
-    *(
-        "flaky",
-        "rerun",
-        "timed_out",
-        "crashed",
-        "in_flight",
-        "not_run",
-        "collection_errors",
-    ),
+    "passed",
+    "failed",
+    "errors",
+    "skipped",
+    "xfailed",
+    "xpassed",
+    "flaky",
+    "rerun",
+    "timed_out",
+    "crashed",
+    "in_flight",
+    "not_run",
+    "collection_errors",
 )
 
 
-def render(report: dict[str, Any], room: int = MAX_BYTES) -> str:
+def render(report: FailureReport | JSONObject, room: int = MAX_BYTES) -> str:
     """Return the summary of a run, with as many groups and tests as there is room for.
 
     Args:
-        report: the report's JSON object.
+        report: of the run.
         room: bytes that it may take; the verdict and what was cut are said in any case.
     """
+    report = as_value(report)
     summary = summarise(report)
     parts = [_head(report, summary)]
     left = room - _size_of(parts[0])
-    for title, noun, count, entries in _sections(report, summary):
-        if not count:
+    for section in _sections(report, summary):
+        if not section.count:
             continue
-        share = left * _SHARE_OF_CAUSES if noun == "cause" else left
-        shown = that_fit(entries, int(share) - _ROOM_FOR_TITLES, _size_of)
-        text = f"### {title}\n\n{''.join(shown)}"
-        if rest := count - len(shown):
-            words = f"{counted(rest, noun)} left out: a summary has no more room."
-            text += f"\n_{words}_\n\n"
+        share = left * _SHARE_OF_CAUSES if section.noun == "cause" else left
+        shown = that_fit(section.entries, int(share) - _ROOM_FOR_TITLES, _size_of)
+        text = f"### {section.title}\n\n{''.join(shown)}"
+        omitted = section.count - len(shown)
+        if omitted:
+            words = f"{counted(omitted, section.noun)} left out"
+            text += f"\n_{words}: a summary has no more room._\n\n"
         left -= _size_of(text)
         if left >= 0:
             parts.append(text)
     return "".join(parts)
 
 
-def render_proofs(report: dict[str, Any], room: int = MAX_BYTES) -> str:
+def render_proofs(report: FailureReport | JSONObject, room: int = MAX_BYTES) -> str:
     """Return what experiments show of the causes of a run, to stand behind its summary."""
-    proven = [cause for cause in summarise(report).causes if cause.proof]
-    entries = ("\n\n".join([_title(cause), *_proof(cause), ""]) for cause in proven)
+    causes = summarise(as_value(report)).causes
+    entries = [
+        "\n\n".join([_title(cause), *_proof(cause), ""])
+        for cause in causes
+        if cause.proof
+    ]
     shown = that_fit(entries, room - _ROOM_FOR_TITLES, _size_of)
     return f"### Proofs\n\n{''.join(shown)}"
 
@@ -86,73 +108,85 @@ def _size_of(text: str) -> int:
     return len(text.encode("utf-8", "backslashreplace"))
 
 
-def _head(report: dict[str, Any], summary: RunSummary) -> str:
+def _head(report: FailureReport, summary: RunSummary) -> str:
     headline = as_words(summary.headline)
     counts = _counts(report)
-    if report["verdict"] is None:
+    if report.verdict is None:
         return f"## \u2705 pytest: {headline}\n\n{counts}"
     codes = f"<sub>{as_words(summary.codes)}</sub>"
-    more = filter(None, (summary.see, summary.left, summary.advice))
-    lines = "".join(f"- {as_words(line)}\n" for line in more)
+    lines = ""
+    for line in filter(None, (summary.see, summary.left, summary.advice)):
+        lines += f"- {as_words(line)}\n"
     return f"## \u274c {headline}\n\n{codes}\n\n{lines}\n{counts}"
 
 
-def _counts(report: dict[str, Any]) -> str:
-    summary = report["summary"]
-    named = [name for name in _COUNTS if summary[name]]
-    if not named:
+def _counts(report: FailureReport) -> str:
+    summary = to_dict(report.summary)
+    counts = {name: summary[name] for name in _COUNTS if summary[name]}
+    if not counts:
         return ""
-    heads = [noun_of_count(name, summary[name]) for name in named]
-    rules = ["--:"] * len(heads)
-    return as_table(heads, [[f"{summary[name]:,}" for name in named]], rules) + "\n"
+    heads = [noun_of_count(name, count) for name, count in counts.items()]
+    row = [f"{count:,}" for count in counts.values()]
+    return as_table(heads, [row], ["--:"] * len(heads)) + "\n"
 
 
-def _sections(
-    report: dict[str, Any], summary: RunSummary
-) -> Iterator[tuple[str, str, int, Iterable[str]]]:
-    """Yield the title of each part, what one of its entries is called, how many, and these.
+@value
+class _Section:
+    """A part of the summary."""
 
-    The entries are made when they are asked for: of very many, only the first have room.
-    """
-    repository = Repository(report, os.environ.get("GITHUB_WORKSPACE"))
+    title: str
+    noun: str
+    """What one of its entries is called."""
+    count: int
+    """Of its entries."""
+    entries: Iterable[str]
+    """Made when they are asked for: of very many, only the first have room."""
+
+
+def _sections(report: FailureReport, summary: RunSummary) -> Iterator[_Section]:
     runs = [f"- {as_words(run)}\n" for run in merged_runs(report)]
-    runs = [*runs[:-1], f"{runs[-1]}\n"] if runs else []
-    causes, benches = summary.causes, _benches(report)
-    told = {id(failure) for cause in causes for failure in cause.failures}
-    errors = [each for each in report["internal_errors"] if id(each) not in told]
-    running, stalls, notes = report["in_flight"], report["stalls"], summary.notes
-    yield "Runs", "run", len(runs), runs
-    yield (
-        "Causes",
-        "cause",
-        summary.causes_count,
-        (_cause(each, repository) for each in causes),
+    if runs:
+        runs[-1] += "\n"
+    yield _section("Runs", "run", runs)
+    repository = Repository(report, os.environ.get("GITHUB_WORKSPACE"))
+    yield _Section(
+        title="Causes",
+        noun="cause",
+        count=summary.causes_count,
+        entries=(_cause(cause, repository) for cause in summary.causes),
     )
-    yield "Errors outside of tests", "error", len(errors), map(_error, errors)
-    yield "In flight", "test", len(running), map(_in_flight, running)
-    yield "Stalls", "stall", len(stalls), map(_stall, stalls)
-    yield "Benches", "bench", len(benches), benches
-    yield (
-        "Notes",
-        "note",
-        len(notes),
-        (f"- {as_words(first_line(note))}\n" for note in notes),
-    )
+    listed = {id(error) for cause in summary.causes for error in cause.errors}
+    errors = [error for error in report.internal_errors if id(error) not in listed]
+    yield _section("Errors outside of tests", "error", errors, _error)
+    yield _section("In flight", "test", report.in_flight, _in_flight)
+    yield _section("Stalls", "stall", report.stalls, _stall)
+    yield _section("Benches", "bench", _benches(summary.benches))
+    yield _section("Notes", "note", summary.notes, _note)
+
+
+def _section(
+    title: str, noun: str, entries: Sequence[_T], write: Callable[[_T], str] = str
+) -> _Section:
+    texts = map(write, entries)
+    return _Section(title=title, noun=noun, count=len(entries), entries=texts)
+
+
+def _note(note: str) -> str:
+    return f"- {as_words(first_line(note))}\n"
 
 
 def _cause(cause: CauseSummary, repository: Repository) -> str:
-    about = [
+    about = (
         f"owner: {cause.owner}" if cause.owner else "",
         cause.about,
         cause.history,
         cause.last_passed,
         cause.changed,
-    ]
+    )
     words = [as_words(text) for text in about if text]
     place = repository.place_of_cause(cause)
     if place is not None:
-        line = "" if place.line is None else f":{place.line}"
-        words.append(as_code(f"{place.path}{line}"))
+        words.append(as_code(place_words(place)))
     words.append(f"<sub>{as_words(cause.codes)}</sub>")
     paragraphs = [_title(cause)]
     if cause.fix:
@@ -160,7 +194,8 @@ def _cause(cause: CauseSummary, repository: Repository) -> str:
     paragraphs += _proof(cause)
     paragraphs.append(JOINED.join(words))
     tests = [f"- {as_code(nodeid)}\n" for nodeid in cause.nodeids[:MAX_NODEIDS]]
-    if more := and_more(len(cause.nodeids) - MAX_NODEIDS):
+    more = and_more(len(cause.nodeids) - MAX_NODEIDS)
+    if more:
         tests.append(f"-{more}\n")
     head = "\n\n".join(paragraphs)
     frames = _frames("Traceback", cause.code)
@@ -181,62 +216,53 @@ def _proof(cause: CauseSummary) -> list[str]:
     return [*map(as_words, cause.proof), *command]
 
 
-def _error(error: dict[str, Any]) -> str:
-    words = (
-        f"#### {as_words(error['kind'])}: {as_code(first_line(error['message']))}\n\n"
-    )
-    return words + _frames("Traceback", code_of(error["traceback"]))
+def _error(error: InternalError) -> str:
+    message = as_code(first_line(error.message))
+    frames = _frames("Traceback", code_of(error.traceback))
+    return f"#### {as_words(error.kind)}: {message}\n\n{frames}"
 
 
-def _in_flight(test: dict[str, Any]) -> str:
-    worker = f" (worker {test['worker']})" if test["worker"] else ""
-    stall = test["stall"] or {"stack": None, "children": ()}
+def _in_flight(test: InFlightTest) -> str:
+    worker = f" (worker {test.worker})" if test.worker else ""
     words = as_words(running_words(test) + worker)
-    parts = [f"#### {as_code(test['nodeid'])}\n\n{words}\n\n"]
-    parts += (f"- child process: {as_code(child)}\n" for child in stall["children"])
-    if stall["children"]:
-        parts.append("\n")
-    parts += (
-        _frames("Where it was", code_of(stall["stack"])),
-        _frames("Where it crashed", code_of(test["stack"], test["location"])),
-        folded("Its last output", test["output"]),
-    )
+    parts = [f"#### {as_code(test.nodeid)}\n\n{words}\n\n"]
+    if test.stall:
+        children = test.stall.children
+        parts += [f"- child process: {as_code(child)}\n" for child in children]
+        parts += ["\n"] * bool(children)
+        parts.append(_frames("Where it was", code_of(test.stall.stack)))
+    parts.append(_frames("Where it crashed", code_of(test.stack, test.location)))
+    parts.append(folded("Its last output", test.output))
     return "".join(parts)
 
 
-def _stall(stall: dict[str, Any]) -> str:
-    head = f"#### {as_words(stall['what'] + worker_words(stall))}\n\n"
-    stack = _frames("Where it was", code_of(stall["stack"]))
-    return f"{head}{as_words(stall_words(stall))}\n\n{stack}"
+def _stall(stall: StalledActivity) -> str:
+    head = as_words(stall.what + worker_words(stall.worker))
+    stack = _frames("Where it was", code_of(stall.stack))
+    return f"#### {head}\n\n{as_words(stall_words(stall))}\n\n{stack}"
 
 
-def _benches(report: dict[str, Any]) -> list[str]:
+def _benches(benches: Sequence[BenchSummary]) -> list[str]:
     """Return one table of all benches, and a list of what their gates say."""
-    benches = report["bench"]
     if not benches:
         return []
     heads = ["task class", "passed", "mean score", "95 % lower bound", "USD", "gate"]
-    reasons = [
-        f"- {as_words(bench_name(bench))}: {as_words(reason)}\n"
-        for bench in benches
-        for reason in (bench["gate"] or {"reasons": ()})["reasons"]
-    ]
-    return [
-        as_table(heads, map(_bench, benches), ["---"] * len(heads)) + "\n",
-        *reasons,
-    ]
-
-
-def _bench(bench: dict[str, Any]) -> list[str]:
-    counts, gate = bench["counts"], bench["gate"]
-    return [
-        bench_name(bench),
-        f"{counts['passed']} of {counts['scheduled']}",
-        _figure(bench["mean_score"]),
-        _figure(bench["lower_bound_95"]["value"]),
-        f"{bench['total_cost_usd']:.2f}",
-        "none" if gate is None else gate["verdict"],
-    ]
+    rows = []
+    reasons = []
+    for bench in benches:
+        row = (
+            bench.name,
+            f"{bench.passed} of {bench.scheduled}",
+            _figure(bench.mean_score),
+            _figure(bench.lower_bound_95),
+            f"{bench.cost_usd:.2f}",
+            bench.gate or "none",
+        )
+        rows.append(row)
+        name = as_words(bench.name)
+        reasons += [f"- {name}: {as_words(words)}\n" for words in bench.gate_reasons]
+    table = as_table(heads, rows, ["---"] * len(heads))
+    return [f"{table}\n", *reasons]
 
 
 def _figure(number: float | None) -> str:

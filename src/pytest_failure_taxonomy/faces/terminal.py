@@ -6,12 +6,25 @@ The verdict in at most six lines and the report's path; and all that a report ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from textwrap import wrap
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from pytest_failure_taxonomy.report.model import (
+    CollectionError,
+    Failure,
+    FailureReport,
+    InternalError,
+    JSONObject,
+    NotRun,
+    StalledActivity,
+    Worker,
+    as_value,
+)
 from pytest_failure_taxonomy.report.summary import (
+    BenchSummary,
     CauseSummary,
+    Failing,
     RunSummary,
     merged_runs,
     place_words,
@@ -20,12 +33,12 @@ from pytest_failure_taxonomy.report.summary import (
     summarise,
     worker_words,
 )
-from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.taxonomy.evidence import InFlightTest, Location, Stall
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted, seconds_words
 from pytest_failure_taxonomy.text import (
     AS_REPORTED,
     ShownPaths,
-    bench_name,
     safe_text,
 )
 
@@ -34,20 +47,15 @@ MAX_LINES: Final = 4
 """Lines below the headline; one of them says what there is no room for."""
 MAX_QUIET: Final = 3
 """Causes that are named with `-q`."""
-
-
 MAX_CAUSES: Final = 20
 """Causes that are listed at the end of a run; the report has them all."""
 MAX_NODEIDS: Final = 5
 """Node ids that are listed of one cause, and of the tests that were not run."""
 _MAX_WIDTH: Final = 2_000
-_ENTRIES: Final = (
-    "failures",
-    "collection_errors",
-    "internal_errors",
-    "in_flight",
-    "stalls",
-)
+_DEEPER: Final = "      "
+"""Before the lines of a stack or an output."""
+
+_T = TypeVar("_T")
 
 
 @value
@@ -97,7 +105,7 @@ class Line:
 
 
 def verdict_lines(
-    report: dict[str, Any],
+    report: FailureReport | JSONObject,
     where: str,
     *,
     paths: ShownPaths = AS_REPORTED,
@@ -109,7 +117,7 @@ def verdict_lines(
     """Return the lines that say why a run failed.
 
     Args:
-        report: the report's JSON object.
+        report: of the run.
         where: the report's path as the user should see it; empty where there is none.
         paths: shows the paths in it.
         quiet: the causes alone, none for a success without failures.
@@ -117,84 +125,91 @@ def verdict_lines(
         listed: the lines of the causes with their tests, where they are shown, too.
         is_folded: whether these are only shown on a click.
     """
+    report = as_value(report)
     is_long = bool(listed) and not is_folded
     summary = summarise(report, paths, None if is_long else MAX_LINES + 1)
-    if report["verdict"] is None:
+    ending = [] if problem is None else [problem_line(problem)]
+    if report.verdict is None:
+        counts = report.summary
         # A status of 0 in spite of failures is said however quiet the run is.
-        is_told = (
-            not quiet or report["summary"]["failed"] or report["summary"]["errors"]
-        )
-        at = f"; report: {where}" if where and problem is None else ""
-        words = safe_text(f"failure taxonomy: {summary.headline}{at}")
-        lines = [Line(text=words, color="green")] if is_told else []
-        return lines if problem is None else [*lines, problem_line(problem)]
-    title = [] if quiet else [Line(text=TITLE, color="red", is_title=True)]
-    body = _headline_and_causes(summary, is_quiet=quiet, is_long=is_long)
-    ending = Line(text=f"report: {safe_text(where)}")
-    return [
-        *title,
-        *body,
-        *listed,
-        ending if problem is None else problem_line(problem),
-    ]
+        if quiet and not (counts.failed or counts.errors):
+            return ending
+        place = f"; report: {where}" if where and not ending else ""
+        words = safe_text(f"failure taxonomy: {summary.headline}{place}")
+        return [Line(text=words, color="green"), *ending]
+    lines = []
+    if not quiet:
+        lines.append(Line(text=TITLE, color="red", is_title=True))
+    lines += _headline_and_causes(summary, is_quiet=quiet, is_long=is_long)
+    lines += listed
+    lines += ending or [Line(text=f"report: {safe_text(where)}")]
+    return lines
 
 
 def _headline_and_causes(
     summary: RunSummary, *, is_quiet: bool, is_long: bool
 ) -> Iterator[Line]:
     """Yield the headline and up to four lines below it."""
-    headline, rest = (
-        summary.headline,
-        [each for each in (summary.left, summary.advice) if each],
-    )
-    shown: Sequence[CauseSummary] = summary.causes
-    causes = summary.causes
-    if (
-        summary.causes_count <= 2
-    ):  # the headline names how the whole run ended, and no number
-        causes = tuple([each for each in causes if each.text not in headline])
-    if (
-        len(causes) == MAX_LINES
-        and rest == [summary.advice]
-        and not (is_quiet or is_long)
-    ):
-        headline, rest = f"{headline}; {rest[0]}", []  # there is no line left for it
-    tail = safe_text(summary.codes)
-    yield Line(
-        text=safe_text(headline), color="red", bold=True, tail=tail, is_sentence=True
-    )
+    headline = summary.headline
+    is_short = not (is_quiet or is_long)
+    rest = [*filter(None, (summary.left, summary.advice))]
+    causes = list(summary.causes)
+    if summary.causes_count <= 2:
+        # The headline names how the whole run ended, and no number.
+        causes = [cause for cause in causes if cause.text not in headline]
+    is_full = len(causes) == MAX_LINES and rest == [summary.advice]
+    if is_full and is_short:  # there is no line left for it
+        headline = f"{headline}; {summary.advice}"
+        rest = []
+    shown = causes
+    below: Iterable[Line] = ()
     if len(summary.causes) == 1:
-        if not (is_quiet or is_long):
-            [cause] = summary.causes
-            below = filter(None, (cause.mend, summary.see, cause.changed, *cause.proof))
-            for words in [*below][: MAX_LINES - bool(rest)]:
-                is_fix = words == cause.mend
-                yield Line(text=safe_text(words), bold=is_fix, is_sentence=not is_fix)
-    elif is_long:
-        shown = causes
-    else:
-        most = (
-            MAX_QUIET if is_quiet or len(causes) + bool(rest) > MAX_LINES else MAX_LINES
-        )
-        shown = causes[:most]
-        for cause in shown:
-            head = f"  {cause.count:,} x {cause.text}{cause.remarks}"
-            told = filter(None, (head, cause.mend, *cause.proof[:1]))
-            yield Line(text=safe_text("; ".join(told)), is_sentence=True)
+        shown = list(summary.causes)
+        if is_short:
+            below = _only_cause_lines(summary, MAX_LINES - bool(rest))
+    elif not is_long:
+        has_room = not is_quiet and len(causes) + bool(rest) <= MAX_LINES
+        shown = causes[: MAX_LINES if has_room else MAX_QUIET]
+        below = map(_cause_line, shown)
+    yield Line(
+        text=safe_text(headline),
+        color="red",
+        bold=True,
+        tail=safe_text(summary.codes),
+        is_sentence=True,
+    )
+    yield from below
     more = summary.causes_count - len(summary.causes) + len(causes) - len(shown)
-    ending = [f"and {counted(more, 'more cause')}", *rest] if more > 0 else rest
-    if ending and not is_quiet:
-        text = safe_text("; ".join(ending))
+    if more > 0:
+        rest.insert(0, f"and {counted(more, 'more cause')}")
+    if rest and not is_quiet:
+        text = safe_text("; ".join(rest))
         yield Line(text=text, color="yellow", is_sentence=True)
 
 
-def watcher_lines(report: dict[str, Any]) -> list[Line]:
+def _only_cause_lines(summary: RunSummary, most: int) -> Iterator[Line]:
+    """Yield what stands below the headline of a run with one cause."""
+    (cause,) = summary.causes
+    below = filter(None, (cause.mend, summary.see, cause.changed, *cause.proof))
+    for words in [*below][:most]:
+        is_fix = words == cause.mend
+        yield Line(text=safe_text(words), bold=is_fix, is_sentence=not is_fix)
+
+
+def _cause_line(cause: CauseSummary) -> Line:
+    """Return one of the lines of a run with several causes."""
+    head = f"  {cause.count:,} x {cause.text}{cause.remarks}"
+    words = filter(None, (head, cause.mend, *cause.proof[:1]))
+    return Line(text=safe_text("; ".join(words)), is_sentence=True)
+
+
+def watcher_lines(report: FailureReport | JSONObject) -> list[Line]:
     """Return the line that says that nobody would have seen pytest die, where that is so."""
-    watcher = report["environment"]["watcher"]
-    if watcher is None or watcher["active"]:
+    watcher = as_value(report).environment.watcher
+    if watcher is None or watcher.active:
         return []
     words = "if pytest is killed, nobody completes its report"
-    return [notice(f"no watcher ({watcher['why_not']}); {words}")]
+    return [notice(f"no watcher ({watcher.why_not}); {words}")]
 
 
 def problem_line(problem: str) -> Line:
@@ -208,41 +223,47 @@ def notice(words: str) -> Line:
 
 
 def detail_lines(
-    report: dict[str, Any], *, paths: ShownPaths = AS_REPORTED
+    report: FailureReport | JSONObject, *, paths: ShownPaths = AS_REPORTED
 ) -> Iterator[Line]:
     """Yield the lines of each part of a report that has anything in it.
 
     Args:
-        report: the report's JSON object.
+        report: of the run.
         paths: shows the paths in it.
     """
-    summary, found = summarise(report, paths), report["reasons"]
-    reasons = (
-        f"{each['count']:,} x {each['reason']} [{each['kind']}]" for each in found
-    )
-    cut = (
-        f"{name.replace('_', ' ')}: {n}" for name, n in report["limits"].items() if n
-    )
+    report = as_value(report)
+    summary = summarise(report, paths)
+    reasons = [
+        f"{held.count:,} x {held.reason} [{held.kind}]" for held in report.reasons
+    ]
+    cut = [
+        f"{name.replace('_', ' ')}: {count}"
+        for name, count in to_dict(report.limits).items()
+        if count
+    ]
+    entries = _Entries(paths)
+    sections: dict[str, Iterable[Line]] = {
+        "reasons": map(_line, reasons),
+        "causes": causes_with_tests(summary, paths),
+        "failures": _joined(entries.failure, report.failures),
+        "collection errors": _joined(entries.uncollected, report.collection_errors),
+        "internal errors": _joined(entries.error, report.internal_errors),
+        "in flight": _joined(entries.in_flight, report.in_flight),
+        "stalls": _joined(entries.stalled, report.stalls),
+        "not run": _not_run_lines(report.not_run, paths),
+        "workers": [_worker_line(worker, paths) for worker in report.workers],
+        "bench": _joined(_bench_lines, summary.benches),
+        "cut to keep the report small": map(_line, cut),
+        "notes": map(_line, summary.notes),
+    }
     yield from merged_lines(report)
-    for title, lines in (
-        ("reasons", map(_line, reasons)),
-        ("causes", causes_with_tests(summary, paths)),
-        *(
-            (field.replace("_", " "), _entry_lines(report[field], paths))
-            for field in _ENTRIES
-        ),
-        ("not run", _not_run_lines(report, paths)),
-        ("workers", _worker_lines(report, paths)),
-        ("bench", _bench_lines(report)),
-        ("cut to keep the report small", map(_line, cut)),
-        ("notes", map(_line, summary.notes)),
-    ):
+    for title, lines in sections.items():
         yield from _section(title, lines)
 
 
-def merged_lines(report: dict[str, Any]) -> Iterator[Line]:
+def merged_lines(report: FailureReport | JSONObject) -> Iterator[Line]:
     """Yield one line for each run that a report was merged from, with its own verdict."""
-    yield from _section("merged from", map(_line, merged_runs(report)))
+    yield from _section("merged from", map(_line, merged_runs(as_value(report))))
 
 
 def _section(title: str, lines: Iterable[Line]) -> Iterator[Line]:
@@ -250,6 +271,13 @@ def _section(title: str, lines: Iterable[Line]) -> Iterator[Line]:
         if number == 0:
             yield Line(text=title, is_title=True)
         yield line
+
+
+def _joined(
+    lines_of: Callable[[_T], Iterable[Line]], entries: Iterable[_T]
+) -> Iterator[Line]:
+    for entry in entries:
+        yield from lines_of(entry)
 
 
 def _line(text: str, **style: Any) -> Line:
@@ -287,85 +315,101 @@ def _more(count: int) -> Iterator[Line]:
         yield Line(text=f"   {more}")
 
 
-def _entry_lines(
-    entries: Iterable[dict[str, Any]], paths: ShownPaths
-) -> Iterator[Line]:
-    """Yield what a report lists of failures, errors, tests in flight or stalls."""
-    for entry in entries:
-        known = {
-            **dict.fromkeys(("phase", "worker", "attempts", "elapsed_seconds")),
-            **entry,
-        }
-        attempts = known["attempts"] or 1
-        about = (
-            f"{known['phase'] or ''}{worker_words(known)}".strip(),
-            f"attempt {attempts}" if attempts > 1 else "",
-            seconds_words(known["elapsed_seconds"]),
-        )
-        named = paths.nodeid(entry["nodeid"]) if "nodeid" in entry else None
-        said = ", ".join(filter(None, about))
-        head = (named or entry.get("what") or entry["kind"]) + (
-            f" ({said})" if said else ""
-        )
-        codes = f" {entry['reason']} [{entry['kind']}]" if "reason" in entry else ""
-        yield _line(f"{head}{codes}", bold=True)
-        if raised := entry.get("exception"):
-            yield _line(f"    {raised_words(raised)}")
-        else:
-            yield from _block(entry.get("message"))
-        if place := entry.get("location"):
-            yield _line(f"    at {place_words(place, paths.path(place['path']))}")
-        stall = entry if "state" in entry else entry.get("stall")
-        if stall:
-            yield _line(f"    {stall_words(stall)}")
-            yield from _block(stall["stack"], "      ")
-            for child in stall.get("children", ()):
+class _Entries:
+    """The lines of what a report lists."""
+
+    def __init__(self, paths: ShownPaths) -> None:
+        self._paths = paths
+
+    def failure(self, failure: Failure) -> Iterator[Line]:
+        attempts = failure.attempts
+        about = f"{failure.phase}{worker_words(failure.worker)}"
+        if attempts > 1:
+            about += f", attempt {attempts}"
+        nodeid = self._paths.nodeid(failure.nodeid)
+        codes = f"{failure.reason} [{failure.kind}]"
+        yield _line(f"{nodeid} ({about}) {codes}", bold=True)
+        yield from self._raised(failure, "")
+
+    def uncollected(self, error: CollectionError) -> Iterator[Line]:
+        yield _line(self._paths.nodeid(error.nodeid), bold=True)
+        yield from self._raised(error, error.message)
+
+    def error(self, error: InternalError) -> Iterator[Line]:
+        yield _line(error.kind, bold=True)
+        yield from _block(error.message)
+        yield from _block(error.traceback, _DEEPER)
+
+    def in_flight(self, test: InFlightTest) -> Iterator[Line]:
+        about = f"{test.phase}{worker_words(test.worker)}"
+        lasted = seconds_words(test.elapsed_seconds)
+        if lasted:
+            about += f", {lasted}"
+        yield _line(f"{self._paths.nodeid(test.nodeid)} ({about})", bold=True)
+        yield from self._place(test.location)
+        if test.stall:
+            yield from _stall_lines(test.stall)
+            for child in test.stall.children:
                 yield _line(f"    child process: {child}")
-        if stall is not entry:
-            yield from _block(entry.get("traceback") or entry.get("stack"), "      ")
-        if entry.get("output"):
+        yield from _block(test.stack, _DEEPER)
+        if test.output:
             yield Line(text="    its last output:")
-            yield from _block(entry["output"], "      ")
+            yield from _block(test.output, _DEEPER)
+
+    def stalled(self, stall: StalledActivity) -> Iterator[Line]:
+        worker = f" (on {stall.worker})" if stall.worker else ""
+        yield _line(f"{stall.what}{worker}", bold=True)
+        yield from _stall_lines(stall)
+
+    def _raised(self, failure: Failing, message: str) -> Iterator[Line]:
+        if failure.exception:
+            yield _line(f"    {raised_words(failure.exception)}")
+        else:
+            yield from _block(message)
+        yield from self._place(failure.location)
+        yield from _block(failure.traceback, _DEEPER)
+
+    def _place(self, place: Location | None) -> Iterator[Line]:
+        if place is not None:
+            shown = self._paths.path(place.path)
+            yield _line(f"    at {place_words(place, shown)}")
 
 
-def _not_run_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
-    count = report["not_run"]["count"]
-    if count:
-        yield Line(text=counted(count, "test"))
-        for nodeid in report["not_run"]["nodeids"][:MAX_NODEIDS]:
+def _stall_lines(stall: Stall | StalledActivity) -> Iterator[Line]:
+    yield _line(f"    {stall_words(stall)}")
+    yield from _block(stall.stack, _DEEPER)
+
+
+def _not_run_lines(not_run: NotRun, paths: ShownPaths) -> Iterator[Line]:
+    if not_run.count:
+        yield Line(text=counted(not_run.count, "test"))
+        for nodeid in not_run.nodeids[:MAX_NODEIDS]:
             yield _line(f"    {paths.nodeid(nodeid)}")
-        yield from _more(count)
+        yield from _more(not_run.count)
 
 
-def _worker_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
-    for worker in report["workers"]:
-        code, signal = worker["exit"]["code"], worker["exit"]["signal"]
-        ended = (
-            f", {signal}" if signal else "" if code is None else f", exit code {code}"
-        )
-        crashed = worker["crashed_on"]
-        on = f", died on {paths.nodeid(crashed)}" if crashed else ""
-        yield _line(f"{worker['id']}: {counted(worker['tests'], 'test')}{ended}{on}")
+def _worker_line(worker: Worker, paths: ShownPaths) -> Line:
+    words = f"{worker.id}: {counted(worker.tests, 'test')}"
+    if worker.exit.signal:
+        words += f", {worker.exit.signal}"
+    elif worker.exit.code is not None:
+        words += f", exit code {worker.exit.code}"
+    if worker.crashed_on:
+        words += f", died on {paths.nodeid(worker.crashed_on)}"
+    return _line(words)
 
 
-def _bench_lines(report: dict[str, Any]) -> Iterator[Line]:
-    for bench in report["bench"]:
-        counts, mean = bench["counts"], bench["mean_score"]
-        error = (
-            f" ± {bench['standard_error']:.3f}" if bench.get("standard_error") else ""
-        )
-        least, cost, gate = (
-            bench["lower_bound_95"]["value"],
-            bench["total_cost_usd"],
-            bench["gate"],
-        )
-        words = (
-            f"{counts['passed']:,} of {counted(counts['scheduled'], 'case')} passed",
-            "" if mean is None else f"mean score {mean:.3f}{error}",
-            "" if least is None else f"at least {least:.3f} (95 %)",
-            f"{cost:.2f} USD" if cost else "",
-            f"gate {gate['verdict']}" if gate else "",
-        )
-        yield _line(f"{bench_name(bench)}: {', '.join(filter(None, words))}", bold=True)
-        for reason in gate["reasons"] if gate else ():
-            yield _line(f"    {reason}")
+def _bench_lines(bench: BenchSummary) -> Iterator[Line]:
+    words = [f"{bench.passed:,} of {counted(bench.scheduled, 'case')} passed"]
+    if bench.mean_score is not None:
+        error = f" ± {bench.standard_error:.3f}" if bench.standard_error else ""
+        words.append(f"mean score {bench.mean_score:.3f}{error}")
+    if bench.lower_bound_95 is not None:
+        words.append(f"at least {bench.lower_bound_95:.3f} (95 %)")
+    if bench.cost_usd:
+        words.append(f"{bench.cost_usd:.2f} USD")
+    if bench.gate:
+        words.append(f"gate {bench.gate}")
+    yield _line(f"{bench.name}: {', '.join(words)}", bold=True)
+    for reason in bench.gate_reasons:
+        yield _line(f"    {reason}")

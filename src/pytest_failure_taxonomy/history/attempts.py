@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.logs.log_lines import marker_in
 from pytest_failure_taxonomy.report.build import (
     baseline_commit,
 )
+from pytest_failure_taxonomy.report.model import as_value
 from pytest_failure_taxonomy.report.summary import traits_of
 from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
 from pytest_failure_taxonomy.taxonomy.judgement import (
@@ -162,8 +163,10 @@ def recover(
 def _traits_of(
     attempt: Mapping[str, Any], report: Mapping[str, Any] | None
 ) -> FailureTraits:
-    if report is not None and report["verdict"] is not None:
-        return traits_of(report)
+    if report is not None:
+        decoded = as_value(report)
+        if decoded.verdict is not None:
+            return traits_of(decoded, decoded.verdict)
     # Of a text there is only its type: a build or a check that failed fails again.
     is_unknown = attempt["failure_type"] == FailureType.UNKNOWN
     return FailureTraits(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.output import Column, answer, tell
-from pytest_failure_taxonomy.cli.reports import load, reports_in
+from pytest_failure_taxonomy.cli.reports import load_json, reports_in
 from pytest_failure_taxonomy.errors import (
     FailureTaxonomyError,
     HistoryError,
@@ -143,7 +143,7 @@ def _load(
     from pytest_failure_taxonomy.taxonomy.evidence import Environment
 
     if not is_junit(path):
-        return load(path, watchers), "report"
+        return load_json(path, watchers), "report"
     ci = ci_job()
     git, _ = find_commit(Path.cwd(), ci)
     environment = Environment(python="", platform="", pytest="", ci=ci, git=git)
@@ -230,8 +230,12 @@ def new(options: argparse.Namespace) -> int:
         states, proofs = states_of(history, report), proofs_of(history, report)
     rows = []
     for group in report["groups"]:
-        state = to_dict(states[group["fingerprint"]])
-        known = {"state": state["state"], "words": state_words(state)}
+        group_state = states[group["fingerprint"]]
+        state = to_dict(group_state)
+        known: dict[str, Any] = {
+            "state": group_state.state,
+            "words": state_words(group_state),
+        }
         known |= {name: group[name] for name in _OF_GROUP}
         known["proof"] = proofs.get(group["fingerprint"], {}).get("type")
         rows.append(known | {name: state[name] for name in _OF_STATE})
@@ -435,7 +439,7 @@ def recover(options: argparse.Namespace) -> int:
     commit = options.commit
     if options.report is not None:
         path = options.report
-        report = load(path)
+        report = load_json(path)
         if report["completeness"] == "running":
             raise ReportError(
                 f"{path}: its run still goes on, or has died; if it has died, complete it by: "

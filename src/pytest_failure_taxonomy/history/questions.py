@@ -68,7 +68,9 @@ from pytest_failure_taxonomy.history.tables import (
     storm_of,
 )
 from pytest_failure_taxonomy.report.build import NO_PROOF
+from pytest_failure_taxonomy.report.model import CODEC
 from pytest_failure_taxonomy.report.summary import proof_words
+from pytest_failure_taxonomy.taxonomy.judgement import Proof
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted
 
@@ -773,8 +775,8 @@ def _types_of(
         if row.test_id in seen:
             proof = _stored_proof(proven[row.cause_id])
             types[row.test_id] = {
-                "type": proof["type"],
-                "proof": proof["type"],
+                "type": proof.type,
+                "proof": proof.type,
                 "status": "proven",
                 "evidence": proof_words(proof, None)[0],
             }
@@ -914,17 +916,14 @@ def proofs_of(history: History, report: Mapping[str, Any]) -> dict[str, dict[str
     with history.reading() as connection:
         for row in rows_with(connection, query, PROOF.name, names):
             since = f"{row.known_since.isoformat(timespec='seconds')}Z"
-            proofs[row.name] = {**_stored_proof(row.proof), "known_since": since}
+            proof = replace(_stored_proof(row.proof), known_since=since)
+            proofs[row.name] = CODEC.encode(proof)
     return proofs
 
 
-def _stored_proof(text: str) -> dict[str, Any]:
-    from pytest_failure_taxonomy.report.model import CODEC
-    from pytest_failure_taxonomy.taxonomy.judgement import Proof
-
+def _stored_proof(text: str) -> Proof:
     stored = {**NO_PROOF, **json.loads(text)}  # whichever version has stored it
-    proof: dict[str, Any] = CODEC.encode(CODEC.decode(Proof, stored))
-    return proof
+    return CODEC.decode(Proof, stored)
 
 
 def find_since(

@@ -27,7 +27,7 @@ from pytest_failure_taxonomy.faces.terminal import (
     Line,
     causes_with_tests,
 )
-from pytest_failure_taxonomy.report.summary import summarise
+from pytest_failure_taxonomy.report.summary import place_words, summarise
 from pytest_failure_taxonomy.survive.machine import ci_providers
 from pytest_failure_taxonomy.text import ShownPaths
 
@@ -176,13 +176,12 @@ def link_targets(
         targets[str(path) if shown.startswith(str(path)) else shown] = path.as_uri()
     rootdir = report["run"]["invocation"]["rootdir"]
     for cause in summarise(report, most=MAX_PLACES).causes:
-        place = next((each.get("location") for each in cause.failures), None)
-        if place is not None and place["line"]:
-            file = os.path.normpath(os.path.join(rootdir, place["path"]))
+        place = cause.failures[0].location if cause.failures else None
+        if place is not None and place.line:
+            file = os.path.normpath(os.path.join(rootdir, place.path))
             if os.path.isfile(file):
-                targets[f"{paths.path(place['path'])}:{place['line']}"] = Path(
-                    file
-                ).as_uri()
+                words = place_words(place, paths.path(place.path))
+                targets[words] = Path(file).as_uri()
     return targets
 
 

@@ -35,7 +35,8 @@ from pytest_failure_taxonomy.faces import agent
 from pytest_failure_taxonomy.history import VERDICT
 from pytest_failure_taxonomy.history.commands import lines_of, worded
 from pytest_failure_taxonomy.redaction.secrets import Secrets
-from pytest_failure_taxonomy.report.build import JSONObject
+from pytest_failure_taxonomy.report.load import as_json
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
     accepted_words,
@@ -43,7 +44,7 @@ from pytest_failure_taxonomy.report.summary import (
     summarise,
 )
 from pytest_failure_taxonomy.survive.complete import is_still_running
-from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
+from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import counted, listed
 from pytest_failure_taxonomy.text import safe_text
 
@@ -210,7 +211,7 @@ class _Asked:
     def __init__(self, path: Path, url: str | None) -> None:
         self._path = path
         self._url = url
-        self._read: tuple[object, JSONObject] | None = None
+        self._read: tuple[object, FailureReport] | None = None
 
     @_answering
     def why(self) -> str:
@@ -219,7 +220,7 @@ class _Asked:
         with suppress(
             ReportError
         ):  # its record is gone, as that of any run that has ended
-            is_alive = is_still_running(self._path, report)
+            is_alive = is_still_running(self._path, as_json(report))
         return agent.render(report, now=datetime.now(UTC), is_alive=is_alive)
 
     @_answering
@@ -318,7 +319,7 @@ class _Asked:
             agent.render_section(head, ([line] for line in told.splitlines()))
         )
 
-    def _report(self) -> JSONObject:
+    def _report(self) -> FailureReport:
         """Return the last report, which is read again where the file is another one."""
         if not os.path.lexists(self._path):
             raise ReportError(
@@ -332,7 +333,7 @@ class _Asked:
             self._read = state, agent.known_so_far(load(self._path))
         return self._read[1]
 
-    def _existing(self, report: JSONObject, which: int | str) -> int:
+    def _existing(self, report: FailureReport, which: int | str) -> int:
         causes = summarise(report).causes
         number = _number_of(causes, which)
         if number is not None:
@@ -384,13 +385,12 @@ class _Asked:
             lines = past.get(number) or filter(None, of_report)
             head = f"{number}. {cause.count:,} x {cause.text}"
             entries.append([head, f"key: {cause.key}", *lines])
-        known = report["known"] or {}
+        known = report.known
         if words := accepted_words(report):
             notes.append(words)
-        elif count := known.get("unknown_count"):
-            notes.append(
-                f"not known by {known.get('by')}: {count} of {known.get('failures')}"
-            )
+        elif known is not None and known.unknown_count:
+            shares = f"{known.unknown_count} of {known.failures}"
+            notes.append(f"not known by {known.by}: {shares}")
         count = summary.causes_count if which is None else 1
         words = counted(count, "cause")
         if name == "known":
@@ -408,7 +408,7 @@ class _Asked:
     @worded
     def _past_of(
         self,
-        report: JSONObject,
+        report: FailureReport,
         causes: Mapping[int, CauseSummary],
         told: Sequence[str],
     ) -> tuple[dict[int, str], dict[int, list[str]]]:
@@ -416,10 +416,11 @@ class _Asked:
         from pytest_failure_taxonomy.history.questions import find_since, states_of
         from pytest_failure_taxonomy.history.tables import project_of
 
+        content = as_json(report)  # as the history reads it
         seen: dict[int, str] = {}
         past: dict[int, list[str]] = {}
         with self._history(report) as history:
-            states = states_of(history, report)
+            states = states_of(history, content)
             for number, cause in causes.items():
                 names = [name for name in cause.fingerprints if name in states]
                 state = next((states[name] for name in names), states.get(VERDICT))
@@ -428,9 +429,9 @@ class _Asked:
                 seen[number] = state.state
                 if len(seen) > _MOST_CAUSES:
                     continue
-                past[number] = [f"history: {state_words(to_dict(state))}"]
+                past[number] = [f"history: {state_words(state)}"]
                 if state.state != "new" and names:
-                    row = find_since(history, names[0], project=project_of(report))
+                    row = find_since(history, names[0], project=project_of(content))
                     past[number] += _told(row, told)
                 elif state.last_passed_commit:
                     past[number].append(
@@ -439,7 +440,7 @@ class _Asked:
         return seen, past
 
     @worded
-    def _since(self, report: JSONObject, name: str) -> Sequence[Any]:
+    def _since(self, report: FailureReport, name: str) -> Sequence[Any]:
         from pytest_failure_taxonomy.history.questions import (
             find_since,
             find_since_of_test,
@@ -450,7 +451,7 @@ class _Asked:
             find_since if set(name) <= set("0123456789abcdef") else find_since_of_test
         )
         with self._history(report) as history:
-            found = find(history, name, project=project_of(report))
+            found = find(history, name, project=project_of(as_json(report)))
         return found if isinstance(found, tuple) else (found,)
 
     @worded
@@ -463,17 +464,18 @@ class _Asked:
         with suppress(ReportError):  # the history may be elsewhere
             report = self._report()
         with self._history(report) as history:
-            wanted = questions.Wanted(project=project_of(report) if report else None)
+            project = project_of(as_json(report)) if report else None
+            wanted = questions.Wanted(project=project)
             runs = questions.list_runs(history, wanted, limit=questions.WINDOW_RUNS)
             rows = questions.find_flaky(
                 history, replace(wanted, nodeid=test), limit=limit
             )
         return rows, sum(run.storm is None for run in runs)
 
-    def _history(self, report: JSONObject | None) -> "History":
+    def _history(self, report: FailureReport | None) -> "History":
         from pytest_failure_taxonomy.history import open_history
 
-        rootdir = report["run"]["invocation"]["rootdir"] if report else ""
+        rootdir = report.run.invocation.rootdir if report else ""
         is_here = os.path.isdir(
             rootdir
         )  # and not on the machine that has run the tests

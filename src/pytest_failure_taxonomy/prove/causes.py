@@ -27,8 +27,10 @@ from pytest_failure_taxonomy.prove.experiment import (
 from pytest_failure_taxonomy.prove.ladder import MOST_RUNS, Climb, Ladder
 from pytest_failure_taxonomy.prove.state import changed_files, take_files
 from pytest_failure_taxonomy.report.amend import with_proofs
+from pytest_failure_taxonomy.report.model import CODEC
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import proof_words
+from pytest_failure_taxonomy.taxonomy.judgement import Proof
 from pytest_failure_taxonomy.taxonomy.words import (
     counted,
     listed,
@@ -156,7 +158,7 @@ def tell_and_keep(
 ) -> dict[str, Any]:
     """Print a proof with its command, and return the report with it; a better one stays."""
     first_nodeid = next(iter(cause["nodeids"]), None)
-    lines = [*proof_words(proof, first_nodeid)]
+    lines = [*proof_words(CODEC.decode(Proof, proof), first_nodeid)]
     if proof["command"] and proof["status"] != "undecided":
         lines.append(proof["command"])
     report = with_proofs(report, {cause["key"]: proof})

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.cli import output
-from pytest_failure_taxonomy.cli.reports import load
+from pytest_failure_taxonomy.cli.reports import load_json
 from pytest_failure_taxonomy.errors import HistoryError, SettingsError
 from pytest_failure_taxonomy.faces import append_proofs
 from pytest_failure_taxonomy.options import PROVING_VARIABLE
@@ -95,7 +95,7 @@ def _load_agreed(command: str, options: argparse.Namespace) -> dict[str, Any]:
     from pytest_failure_taxonomy.prove.consent import doubts_about
     from pytest_failure_taxonomy.prove.recorded import setup_of
 
-    report = load(Path(options.report))
+    report = load_json(Path(options.report))
     if PROVING_VARIABLE in os.environ:  # pytest has just written it
         return report
     setup = setup_of(report)

@@ -26,6 +26,7 @@ from pytest_failure_taxonomy.prove.experiment import (
 )
 from pytest_failure_taxonomy.prove.rates import Count
 from pytest_failure_taxonomy.report.build import REDACTED
+from pytest_failure_taxonomy.report.model import as_value
 from pytest_failure_taxonomy.report.reproduce import start_of_python
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import CRASH_SIGNALS
@@ -75,7 +76,7 @@ def setup_of(report: Mapping[str, Any]) -> Setup:
     rootdir = Path(
         invocation["rootdir"] if os.path.isdir(invocation["rootdir"]) else folder
     )
-    python, path = start_of_python(report)
+    python, path = start_of_python(as_value(report))
     front = None if path is None else os.path.normpath(rootdir / path)
     if "path" in around and front != folder:  # else `-m` puts it in front of `sys.path`
         python.append("-P")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from textwrap import dedent
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from pytest_failure_taxonomy.taxonomy.evidence import Location
 from pytest_failure_taxonomy.taxonomy.words import counted
 
 _MARKED: Final = (
@@ -45,13 +46,16 @@ class Code(NamedTuple):
         """The own frames, and how many are left out, for a text that nobody can unfold."""
         if not self.whole:
             return self.own
-        frames = counted(_count_frames(self.whole) - _count_frames(self.own), "frame")
-        return f"{self.own}\n({frames} of libraries left out)"
+        omitted = _count_frames(self.whole) - _count_frames(self.own)
+        return f"{self.own}\n({counted(omitted, 'frame')} of libraries left out)"
 
 
 def line_class(line: str) -> str:
     """Return what a line of a traceback is, as a page calls it; empty for an ordinary one."""
-    return next((found for pattern, found in _MARKED if pattern.match(line)), "")
+    for pattern, name in _MARKED:
+        if pattern.match(line):
+            return name
+    return ""
 
 
 def classed_lines(text: str | None) -> list[tuple[str, str]]:
@@ -59,14 +63,14 @@ def classed_lines(text: str | None) -> list[tuple[str, str]]:
     return [(line_class(line), line) for line in (text or "").splitlines()]
 
 
-def code_of(traceback: str | None, location: Mapping[str, Any] | None = None) -> Code:
+def code_of(traceback: str | None, location: Location | None = None) -> Code:
     """Tell the user's own frames of a traceback from those of libraries.
 
     Args:
         traceback: as pytest or Python shows it.
         location: the user's place that the failure has, whose file is the user's wherever it is.
     """
-    own_path = None if location is None else location["path"]
+    own_path = None if location is None else location.path
     shown: list[str] = []
     is_all = True
     has_own = False
@@ -95,8 +99,9 @@ def _count_frames(traceback: str) -> int:
 
 def _raised(lines: list[str]) -> Iterator[str]:
     """Yield what was raised in a frame, without the indent of its code."""
-    raised = dedent("\n".join(line[1:] for line in lines if line[:2] in ("E", "E ")))
-    yield from (f"E   {line}" for line in raised.splitlines())
+    raised = [line[1:] for line in lines if line[:2] in ("E", "E ")]
+    for line in dedent("\n".join(raised)).splitlines():
+        yield f"E   {line}"
 
 
 def _entries(traceback: str) -> Iterator[tuple[str | None, list[str]]]:

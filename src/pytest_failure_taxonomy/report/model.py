@@ -456,3 +456,10 @@ PUBLISHED: Final[Fields] = {
 
 CODEC: Final = Codec(published=PUBLISHED, optional={}, biggest=inf)
 """Reads and writes reports of this schema version, which lack nothing."""
+
+
+def as_value(report: FailureReport | JSONObject) -> FailureReport:
+    """Return a report that may still be the JSON object of one as a value."""
+    if isinstance(report, FailureReport):
+        return report
+    return CODEC.decode(FailureReport, CODEC.encode(report))

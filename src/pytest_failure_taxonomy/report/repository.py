@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from pytest_failure_taxonomy.report.summary import CauseSummary
-from pytest_failure_taxonomy.taxonomy.evidence import Location
+from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.report.summary import CauseSummary, Failing
+from pytest_failure_taxonomy.taxonomy.evidence import InFlightTest, Location
 
 _NOT_THE_USERS: Final = frozenset({"dependency", "plugin", "pytest", "python"})
 """Owners of code that is no file of the repository, even where it is installed in it."""
@@ -18,42 +18,43 @@ _ABSOLUTE: Final = re.compile(r"[/\\]|[A-Za-z]:")
 class Repository:
     """Finds the files of a report in the repository that a CI system has checked out."""
 
-    def __init__(self, report: Mapping[str, Any], workspace: str | None) -> None:
+    def __init__(self, report: FailureReport, workspace: str | None) -> None:
         """Find out where pytest's root directory is in it.
 
         Args:
-            report: the report's JSON object.
+            report: of a run.
             workspace: absolute path of the repository; paths stay relative to pytest's root
                 directory where that does not lie in it, or nobody says.
         """
-        rootdir = report["run"]["invocation"]["rootdir"]
+        rootdir = report.run.invocation.rootdir
         self._prefix = _below(rootdir, workspace) or ""
         self._rootdir = rootdir if self._prefix else ""
         self._workspace = workspace
-        self._running = {test["nodeid"]: test for test in report["in_flight"]}
+        self._running = {test.nodeid: test for test in report.in_flight}
 
     def place_of_cause(self, cause: CauseSummary) -> Location | None:
         """Return where the first failure of a cause was raised, or else its test's file."""
-        running = (
-            self._running[each] for each in cause.nodeids if each in self._running
-        )
+        running = [
+            self._running[nodeid] for nodeid in cause.nodeids if nodeid in self._running
+        ]
         for failure in (*cause.failures, *running):
-            if "nodeid" in failure and (place := self.place_of(failure)) is not None:
+            place = self.place_of(failure)
+            if place is not None:
                 return place
         return next(filter(None, map(self.file_of, cause.nodeids)), None)
 
-    def place_of(self, failure: Mapping[str, Any]) -> Location | None:
+    def place_of(self, failure: Failing | InFlightTest) -> Location | None:
         """Return the place of a failure or a test in flight, if it is in the user's own files."""
-        origin, location = failure.get("origin"), failure["location"]
-        is_others = origin is not None and origin["owner"] in _NOT_THE_USERS
-        path = None if location is None or is_others else self.path(location["path"])
-        if path is None:
-            return self.file_of(failure["nodeid"])
-        return Location(path=path, line=location["line"])
+        location = failure.location
+        if location is not None and not _is_of_others(failure):
+            path = self.path(location.path)
+            if path is not None:
+                return Location(path=path, line=location.line)
+        return self.file_of(failure.nodeid)
 
-    def file_of(self, nodeid: str | None) -> Location | None:
+    def file_of(self, nodeid: str) -> Location | None:
         """Return the file that a node id begins with; `None` if it begins with none."""
-        path = None if nodeid is None else self.path(nodeid.partition("::")[0])
+        path = self.path(nodeid.partition("::")[0])
         return None if path is None else Location(path=path, line=None)
 
     def path(self, path: str) -> str | None:
@@ -64,6 +65,11 @@ class Repository:
             return _below(path, self._workspace) or None
         whole = os.path.normpath(os.path.join(self._prefix, path)).replace(os.sep, "/")
         return None if whole in (".", "..") or whole.startswith("../") else whole
+
+
+def _is_of_others(failure: Failing | InFlightTest) -> bool:
+    origin = None if isinstance(failure, InFlightTest) else failure.origin
+    return origin is not None and origin.owner in _NOT_THE_USERS
 
 
 def _below(path: str, folder: str | None) -> str | None:

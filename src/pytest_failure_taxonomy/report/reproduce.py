@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from pytest_failure_taxonomy.options import OPTIONS
-from pytest_failure_taxonomy.report import build
+from pytest_failure_taxonomy.report.build import REDACTED
+from pytest_failure_taxonomy.report.model import FailureReport, JSONObject, as_value
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.evidence import python_options
+from pytest_failure_taxonomy.taxonomy.evidence import Surroundings, python_options
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.text import encodable, safe_text
 
@@ -55,46 +56,40 @@ class Reproduction:
         return ""
 
 
-def reproduction_of(report: build.JSONObject) -> Reproduction:
+def reproduction_of(report: FailureReport | JSONObject) -> Reproduction:
     """Return how to run the tests of a report again."""
-    invocation = report["run"]["invocation"]
-    around = report["surroundings"] or {}
-    is_recorded = report["environment"]["pytest"] != "unknown"
-    args = invocation["args"] if is_recorded else []
-    is_other = not is_recorded and not any(map(_IS_PYTEST.search, invocation["args"]))
-    lists = ("failures", "collection_errors", "in_flight", "tests")
-    tests = [each["nodeid"] for name in lists for each in report[name] or ()]
-    files = "\n".join({f"/{nodeid.partition('::')[0]}/" for nodeid in tests})
-    kept = list(_kept(args, files))
-    lost = [words for words in kept if not _can_be_given(" ".join(words))]
-    options = [word for words in kept if words not in lost for word in words]
-    variables = build.texts_at(around, "variables")
-    names = ", ".join(words[0].partition("=")[0] for words in lost)
+    report = as_value(report)
+    args = report.run.invocation.args
+    is_recorded = report.environment.pytest != "unknown"
+    is_pytest = is_recorded or any(map(_IS_PYTEST.search, args))
+    lost: list[str] = []
+    options: list[str] = []
+    for words in _options_of_tests(args if is_recorded else (), _files_of(report)):
+        if _can_be_given(" ".join(words)):
+            options += words
+        else:
+            lost.append(words[0].partition("=")[0])
+    missing = []
+    if lost:
+        names = ", ".join(lost)
+        missing.append(f"{names}, which had a value that the report doesn't have")
+    around = report.surroundings or Surroundings()
+    variables = [f"the environment variable {name}" for name in around.variables]
+    missing += [f"{words}, which the run had" for words in variables]
     # Alone, a pytest that leaves before its end may exit with 0, as if nothing had failed.
-    leaves = any(each["kind"] == "process.exited" for each in report["reasons"])
+    leaves = any(held.kind == "process.exited" for held in report.reasons)
     supervisor = ["failure-taxonomy", "run", "--"] if leaves else []
-    variables_of_start, start = start_of(report)
+    assignments, start = start_of(report)
+    program = [*assignments, *supervisor, *start, *map(shlex.quote, options)]
     return Reproduction(
-        program=" ".join(
-            [*variables_of_start, *supervisor, *start, *map(shlex.quote, options)]
-        ),
-        folder=invocation["rootdir"],
-        missing=(
-            *(
-                [f"{names}, which had a value that the report doesn't have"]
-                if names
-                else []
-            ),
-            *(
-                f"the environment variable {name}, which the run had"
-                for name in variables
-            ),
-        ),
-        other=shlex.join(invocation["args"]) if is_other else "",
+        program=" ".join(program),
+        folder=report.run.invocation.rootdir,
+        missing=tuple(missing),
+        other="" if is_pytest else shlex.join(args),
     )
 
 
-def start_of(report: build.JSONObject) -> tuple[list[str], list[str]]:
+def start_of(report: FailureReport) -> tuple[list[str], list[str]]:
     """Return how pytest was started: variables to set, and the words of the command.
 
     They put the same folder in front of `sys.path`, where the command is run in pytest's root
@@ -104,49 +99,46 @@ def start_of(report: build.JSONObject) -> tuple[list[str], list[str]]:
     if path == ".":
         return [], ["python", *options, "-m", "pytest"]
     variables = [] if path is None else [f"PYTHONPATH={shlex.quote(path)}"]
-    return variables, ["python", *options, "-P", "-m", "pytest"] if options else [
-        "pytest"
-    ]
+    if options:
+        return variables, ["python", *options, "-P", "-m", "pytest"]
+    return variables, ["pytest"]
 
 
-def start_of_python(report: Mapping[str, Any]) -> tuple[list[str], str | None]:
+def start_of_python(report: FailureReport) -> tuple[list[str], str | None]:
     """Return Python's own options, and what it has put in front of `sys.path`.
 
     A report may be anybody's, so that only options that run no code are taken.
     """
-    around = report["surroundings"] or {}
-    path = around.get("path")
-    is_path = isinstance(path, str) and _can_be_given(path)
-    return python_options(
-        str(around.get("python", ""))
-    ).split(), path if is_path else None
+    around = report.surroundings or Surroundings()
+    path = around.path
+    is_path = path is not None and _can_be_given(path)
+    return python_options(around.python).split(), path if is_path else None
+
+
+def _files_of(report: FailureReport) -> str:
+    """Return the files of a report's tests, each between slashes."""
+    nodeids = [failure.nodeid for failure in report.failures]
+    nodeids += [error.nodeid for error in report.collection_errors]
+    nodeids += [test.nodeid for test in report.in_flight]
+    nodeids += [test.nodeid for test in report.tests or ()]
+    files = {nodeid.partition("::")[0] for nodeid in nodeids}
+    return "\n".join([f"/{file}/" for file in files])
 
 
 def _can_be_given(text: str) -> bool:
     """Tell whether a shell can be given a text: nothing in it was escaped, cut or removed."""
     is_safe = safe_text(text, len(text) + 1) == text == encodable(text)
-    return 0 < len(text) <= LONGEST_WORD and is_safe and build.REDACTED not in text
+    return 0 < len(text) <= LONGEST_WORD and is_safe and REDACTED not in text
 
 
-def _kept(args: Sequence[str], files: str) -> Iterator[tuple[str, ...]]:
+def _options_of_tests(args: Sequence[str], files: str) -> Iterator[tuple[str, ...]]:
     """Yield the options that belong to the test, each with its value.
 
     Args:
         args: of the run.
         files: of its tests, each between slashes; they and their folders are no values.
     """
-    table = {
-        name: sort
-        for sort, names in packaged_table("pytest_options").items()
-        for name in names
-    }
-    for option in OPTIONS.values():
-        sort = (
-            "left_out" if option.type in ("flag", "database") else "left_out_with_value"
-        )
-        table |= dict.fromkeys(
-            option.names, "kept_with_value" if option.name == "rules" else sort
-        )
+    sorts = _sorts_of_options()
     words = list(args)
     while words:
         word = words.pop(0)
@@ -154,22 +146,38 @@ def _kept(args: Sequence[str], files: str) -> Iterator[tuple[str, ...]]:
             return
         if len(word) < 2 or not word.startswith("-"):
             continue  # what to run
-        if word.startswith("--"):
-            name, is_joined, _ = word.partition("=")
-        else:
-            name, is_joined = word[:2], word[2:]
-        sort = table.get(name, "")  # nothing for an option that nobody knows
+        is_long = word.startswith("--")
+        name, value_in_word = word[:2], word[2:]
+        if is_long:
+            name, _, value_in_word = word.partition("=")
+        is_joined = len(word) > len(name)
+        sort = sorts.get(name, "")  # nothing for an option that nobody knows
         has_value = sort.endswith("with_value")
-        if word.startswith("--") and not sort:
+        if is_long and not sort:
             has_value = bool(words) and not _is_selection(words[0], files)
-        elif (
-            is_joined and not has_value and not word.startswith("--")
-        ):  # `-xv` is `-x -v`
-            words.insert(0, f"-{is_joined}")
+        elif is_joined and not has_value and not is_long:  # `-xv` is `-x -v`
+            words.insert(0, f"-{value_in_word}")
             word = name
-        value_of = (words.pop(0),) if has_value and not is_joined and words else ()
+        option = [word]
+        if has_value and not is_joined and words:
+            option.append(words.pop(0))
         if not sort.startswith("left_out"):
-            yield word, *value_of
+            yield tuple(option)
+
+
+def _sorts_of_options() -> dict[str, str]:
+    """Return what becomes of each option of pytest, of known plugins and of our own."""
+    sorts: dict[str, str] = {}
+    for sort, names in packaged_table("pytest_options").items():
+        sorts |= dict.fromkeys(names, sort)
+    for option in OPTIONS.values():
+        sort = "left_out_with_value"
+        if option.name == "rules":
+            sort = "kept_with_value"
+        elif option.type in ("flag", "database"):
+            sort = "left_out"
+        sorts |= dict.fromkeys(option.names, sort)
+    return sorts
 
 
 def _is_selection(word: str, files: str) -> bool:

@@ -1,29 +1,50 @@
 """What is to be said of a run, decided once for all faces of its report.
 
-From a report's JSON object to plain values with roles. A face lays them out for its readers; what
+From a report to plain values with roles. A face lays them out for its readers; what
 failed, in which order, and whether a retry helps, it reads here.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Final, Literal, NamedTuple, Protocol
 
-from pytest_failure_taxonomy.report import build
-from pytest_failure_taxonomy.report.build import JSONObject
 from pytest_failure_taxonomy.report.frames import Code, code_of
+from pytest_failure_taxonomy.report.model import (
+    CollectionError,
+    Failure,
+    FailureReport,
+    InternalError,
+    JSONObject,
+    MergedRun,
+    StalledActivity,
+    as_value,
+)
 from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    InFlightTest,
+    Location,
+    RaisedException,
+    RaisingFrame,
+    Stall,
+)
 from pytest_failure_taxonomy.taxonomy.judgement import (
     Advice,
+    Cause,
+    Counterfactual,
     FailureReason,
     FailureTraits,
     FailureType,
+    Group,
+    Interval,
+    Proof,
     Stage,
+    Verdict,
     explain_recovery,
 )
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import to_dict, value
 from pytest_failure_taxonomy.taxonomy.words import (
     and_more,
     counted,
@@ -35,6 +56,7 @@ from pytest_failure_taxonomy.taxonomy.words import (
 from pytest_failure_taxonomy.text import (
     AS_REPORTED,
     ShownPaths,
+    bench_name,
     first_line,
     safe_text,
 )
@@ -55,15 +77,6 @@ _MAX_NAMED: Final = 10
 """Node ids whose paths are looked for in the words of one cause."""
 _TOLD_BY_EVIDENCE: Final = ("worker.crashed", "test.stalled")
 """Kinds of a failure for which the evidence says how it ended, and the exception does not."""
-_AS_THEY_STAND: Final = (
-    "key",
-    "count",
-    "fix",
-    "reason",
-    "kind",
-    "charge_to",
-)
-"""Fields of a cause that are told as the report has them."""
 _STATES: Final = {
     "new": "new",
     "came_back": "came back",
@@ -77,8 +90,33 @@ HIDES: Final = "; of the failed tests alone it passes, and hides the cause"
 _MAX_NAMED_BY_PROOF: Final = 2
 """Tests that one line about a proof names; its command has them all."""
 
-_Told = Sequence[tuple[JSONObject, Sequence[JSONObject]]]
-"""Causes of a report, each with what is listed of it."""
+Failing = Failure | CollectionError
+"""What a report lists of a test or a collector that failed."""
+
+
+class _ListedCause(NamedTuple):
+    """A cause with what the report lists of it."""
+
+    cause: Cause
+    failures: tuple[Failing, ...]
+    errors: tuple[InternalError, ...]
+
+
+class SeenBefore(Protocol):
+    """What earlier runs say of a failure, from a report or from the history itself."""
+
+    @property
+    def state(self) -> str: ...  # noqa: D102
+    @property
+    def runs(self) -> int: ...  # noqa: D102
+    @property
+    def first_seen(self) -> datetime | str | None: ...  # noqa: D102
+    @property
+    def first_commit(self) -> str | None: ...  # noqa: D102
+    @property
+    def flaky_failures(self) -> int: ...  # noqa: D102
+    @property
+    def flaky_runs(self) -> int: ...  # noqa: D102
 
 
 @value
@@ -93,8 +131,6 @@ class CauseSummary:
     """What is wrong and where, in one line."""
     fix: str | None
     """A command or an edit."""
-    codes: str
-    """Reason and kind, for programs and for who looks them up."""
     reason: str
     kind: str
     owner: str | None
@@ -117,15 +153,30 @@ class CauseSummary:
     """What an experiment says of it; empty without any."""
     proof_command: str
     """What repeats the experiment; empty where nothing does, or no shell could be given it."""
-    failures: tuple[JSONObject, ...]
-    """Its entries in `failures`, `collection_errors` and `internal_errors`."""
+    failures: tuple[Failing, ...]
+    """Its entries in `failures` and `collection_errors`."""
+    errors: tuple[InternalError, ...]
+    """Its entries in `internal_errors`."""
+
+    @property
+    def entries(self) -> tuple[Failing | InternalError, ...]:
+        """All that the report lists of it."""
+        return (*self.failures, *self.errors)
+
+    @property
+    def codes(self) -> str:
+        """Reason and kind, for programs and for who looks them up."""
+        return f"[{self.reason} {self.kind}]"
 
     @property
     def code(self) -> Code:
         """The first traceback there is of it; empty where there is none."""
         for failure in self.failures:
-            if failure["traceback"]:
-                return code_of(failure["traceback"], failure.get("location"))
+            if failure.traceback:
+                return code_of(failure.traceback, failure.location)
+        for error in self.errors:
+            if error.traceback:
+                return code_of(error.traceback)
         return code_of(None)
 
     @property
@@ -147,9 +198,8 @@ class CauseSummary:
     @property
     def below(self) -> tuple[str, ...]:
         """What stands below it: how to mend it, what has changed, what is proven, the command."""
-        return tuple(
-            filter(None, (self.mend, self.changed, *self.proof, self.proof_command))
-        )
+        lines = (self.mend, self.changed, *self.proof, self.proof_command)
+        return tuple(filter(None, lines))
 
     @property
     def changed(self) -> str:
@@ -162,6 +212,23 @@ class CauseSummary:
         """When its tests passed last; empty where that is not known."""
         commit = self.last_passed_commit
         return f"last passed at {commit[:12]}" if commit else ""
+
+
+@value
+class BenchSummary:
+    """What is to be said of a task class; a bench's section has all of it."""
+
+    name: str
+    """With the label of its system if it has several."""
+    passed: int
+    scheduled: int
+    mean_score: float | None
+    standard_error: float | None
+    lower_bound_95: float | None
+    cost_usd: float
+    gate: str | None
+    """What its gate says; `None` without one."""
+    gate_reasons: tuple[str, ...]
 
 
 @value
@@ -184,6 +251,8 @@ class RunSummary:
     """What was in flight or not run; empty if nothing was."""
     notes: tuple[str, ...]
     """Of the judge, and faults of the recorder."""
+    benches: tuple[BenchSummary, ...]
+    """Of each task class that ran."""
 
     @property
     def owner(self) -> str | None:
@@ -194,303 +263,368 @@ class RunSummary:
 
 
 def summarise(
-    report: JSONObject, paths: ShownPaths = AS_REPORTED, most: int | None = None
+    report: FailureReport | JSONObject,
+    paths: ShownPaths = AS_REPORTED,
+    most: int | None = None,
 ) -> RunSummary:
     """Return what is to be said of a run.
 
     Args:
-        report: its report's JSON object.
+        report: its report.
         paths: shows the paths in it.
         most: how many causes are told, the first ones; there may be a thousand.
     """
-    verdict = report["verdict"]
-    listed = report["causes"]
+    report = as_value(report)
+    verdict = report.verdict
+    causes = report.causes
     if verdict is None:
-        groups = report["groups"] if accepted_words(report) else ()
-        listed = list(map(build.cause_of_group, groups))
-    told = list(zip(listed, _failures_of(report, listed), strict=True))
-    causes = tuple(_causes(report, paths, told[:most]))
+        groups = report.groups if accepted_words(report) else ()
+        causes = tuple(map(_cause_of_group, groups))
+    listed = [*_list_entries(report, causes)]
+    summaries = tuple(_summarise_causes(report, listed[:most], paths))
+    benches = tuple(map(_summarise_bench, report.bench))
     see = ""
+    codes = ""
     if verdict is None:
-        headline = _success(report)
+        headline = _success_words(report, benches)
     else:
-        named = [
-            nodeid for cause in causes[:1] for nodeid in cause.nodeids[:_MAX_NAMED]
-        ]
-        headline = paths.words(verdict["message"], _named(report, named))
-        headline += _history(report, causes, headline)
-        if len(listed) == 1:
-            headline += f" [{causes[0].about}]" if causes[0].about else ""
-            see = _see(report, causes[0], headline, paths)
+        codes = codes_of(verdict)
+        nodeids = summaries[0].nodeids if summaries else ()
+        headline = paths.words(verdict.message, _names_in(report, nodeids))
+        headline += _history_words(report, verdict, summaries, headline)
+        if len(causes) == 1:
+            (cause,) = summaries
+            headline += f" [{cause.about}]" if cause.about else ""
+            see = _where_to_look(report, verdict, cause, headline, paths)
     return RunSummary(
         headline=headline,
-        codes="" if verdict is None else codes_of(verdict),
-        causes=causes,
-        causes_count=len(listed) + report["limits"]["causes_omitted"],
+        codes=codes,
+        causes=summaries,
+        causes_count=len(listed) + report.limits.causes_omitted,
         see=see,
-        advice=_advice(report, told),
-        left=_left(report, paths),
-        notes=(*report["notes"], *report["faults"]),
+        advice=_advice_words(report, listed),
+        left=_unfinished_words(report, paths),
+        notes=(*report.notes, *report.faults),
+        benches=benches,
     )
 
 
 def owner_of(
-    owner: str | None, failure: Mapping[str, Any]
+    owner: str | None, failure: Failing | None
 ) -> tuple[str | None, str | None]:
     """Return who has to fix a failure, else whose code raised it, and the distribution.
 
     Args:
         owner: of its cause; `None` where that has none.
-        failure: an entry of `failures` or `collection_errors`.
+        failure: what was raised, if anything was.
     """
-    origin = failure.get("origin") or {}
-    raised_by = origin.get("owner")
-    owner = owner or raised_by
-    return owner, origin.get("package") if owner == raised_by else None
+    origin = failure.origin if failure else None
+    if origin is None:
+        return owner, None
+    owner = owner or origin.owner
+    return owner, origin.package if owner == origin.owner else None
 
 
-def causes_by_failure(report: JSONObject) -> dict[str | int, CauseSummary]:
+def causes_by_failure(report: FailureReport) -> dict[str | int, CauseSummary]:
     """Return the causes of a report by node id, and by the identity of each of its failures."""
-    found: dict[str | int, CauseSummary] = {}
+    causes: dict[str | int, CauseSummary] = {}
     for cause in summarise(report).causes:
-        found |= dict.fromkeys((*cause.nodeids, *map(id, cause.failures)), cause)
-    return found
+        causes |= dict.fromkeys(cause.nodeids, cause)
+        causes |= dict.fromkeys(map(id, cause.entries), cause)
+    return causes
 
 
-_UNLISTED: Final = dict.fromkeys(("start_seconds", "duration_seconds"))
-"""What is known of a test that is not in the list of all tests."""
+class KnownTest(NamedTuple):
+    """A test that a report names, in whichever of its lists."""
+
+    nodeid: str
+    outcome: str
+    """As in `tests`, or `not_run`."""
+    failures: Sequence[Failure]
+    worker: str | None = None
+    start_seconds: float | None = None
+    duration_seconds: float | None = None
 
 
-def tests_of(report: JSONObject) -> Iterator[tuple[JSONObject, list[JSONObject]]]:
-    """Yield every test that is known, as `tests` has it, with its failures.
+def tests_of(report: FailureReport) -> Iterator[KnownTest]:
+    """Yield every test that is known.
 
     First are those that ran, in the order of their start, which a merged report may have twice;
     then those that only other lists name.
     """
-    failures: dict[str, list[JSONObject]] = defaultdict(list)
-    for failure in report["failures"]:
-        failures[failure["nodeid"]].append(failure)
-    running = {test["nodeid"]: test["worker"] for test in report["in_flight"]}
-    seen: set[str] = set()
-    for test in report["tests"] or ():
-        seen.add(test["nodeid"])
-        yield test, failures.get(test["nodeid"], [])
-    for outcome, nodeids in (
-        ("failed", failures),
-        ("in_flight", running),
-        ("not_run", report["not_run"]["nodeids"]),
-    ):
+    failures: dict[str, list[Failure]] = defaultdict(list)
+    for failure in report.failures:
+        failures[failure.nodeid].append(failure)
+    seen = set()
+    for test in report.tests or ():
+        seen.add(test.nodeid)
+        yield KnownTest(
+            nodeid=test.nodeid,
+            outcome=test.outcome,
+            failures=failures.get(test.nodeid, ()),
+            worker=test.worker,
+            start_seconds=test.start_seconds,
+            duration_seconds=test.duration_seconds,
+        )
+    workers = {test.nodeid: test.worker for test in report.in_flight}
+    lists: dict[str, Iterable[str]] = {
+        "failed": [*failures],
+        "in_flight": workers,
+        "not_run": report.not_run.nodeids,
+    }
+    for outcome, nodeids in lists.items():
         for nodeid in nodeids:
             if nodeid not in seen:
                 seen.add(nodeid)
-                worker = running.get(nodeid) if outcome == "in_flight" else None
-                fields = {"nodeid": nodeid, "outcome": outcome, "worker": worker}
-                yield {**_UNLISTED, **fields}, failures.get(nodeid, [])
+                worker = workers[nodeid] if outcome == "in_flight" else None
+                yield KnownTest(nodeid, outcome, failures.get(nodeid, ()), worker)
 
 
-def codes_of(verdict: Mapping[str, Any]) -> str:
+def codes_of(verdict: Verdict) -> str:
     """Return the codes of a verdict: its reason, its kind, how sure it is.
 
     The other kind that it could be is named, too; of more than one there is no room for.
     """
-    kinds = [verdict["kind"], *other_kinds(verdict)]
-    kinds = kinds if len(kinds) <= _MAX_KINDS else kinds[:1]
-    likely = "" if verdict["confidence"] == "certain" else ", likely"
-    return f"[{verdict['reason']} {' or '.join(kinds)}{likely}]"
+    kinds = [verdict.kind, *other_kinds(verdict)]
+    if len(kinds) > _MAX_KINDS:
+        kinds = kinds[:1]
+    likely = "" if verdict.confidence == "certain" else ", likely"
+    return f"[{verdict.reason} {' or '.join(kinds)}{likely}]"
 
 
-def other_kinds(verdict: Mapping[str, Any]) -> list[str]:
+def other_kinds(verdict: Verdict) -> list[str]:
     """Return the kinds that a verdict could also have; a report lists its own among them."""
-    return [kind for kind in verdict["ambiguous"] if kind != verdict["kind"]]
+    return [kind for kind in verdict.ambiguous if kind != verdict.kind]
 
 
-def accepted_words(report: JSONObject) -> str:
+def accepted_words(report: FailureReport | JSONObject) -> str:
     """Say that failures are known, where that has made a run end with exit code 0."""
-    known = report["known"]
-    if known is None or not known["accepted"]:
+    known = as_value(report).known
+    if known is None or not known.accepted:
         return ""
-    count = known["failures"]
-    failures = (
-        "1 failure, which is" if count == 1 else f"{count} failures, which are all"
-    )
-    return f"{failures} known ({known['by']}), so the exit status is 0"
+    failures = f"{known.failures} failures, which are all"
+    if known.failures == 1:
+        failures = "1 failure, which is"
+    return f"{failures} known ({known.by}), so the exit status is 0"
 
 
-def _success(report: JSONObject) -> str:
-    summary, notes = report["summary"], report["notes"]
-    counts, failed = counts_in_words(summary, COUNTED), summary["failed"]
-    if report["run"]["stage"] == Stage.BASELINE_RUN:
-        # Its tests failed, as those of an unsolved task must.
-        if notes:
-            return f"valid {'; '.join(notes)}"
-        if not failed:
-            return f"valid baseline ({counts})"
-        passed = f" ({summary['passed']:,} passed)" if summary["passed"] else ""
-        tests = (
-            "1 test failed, as it"
-            if failed == 1
-            else f"{failed:,} tests failed, as they"
-        )
-        return f"valid baseline: {tests} should{passed}"
+def _success_words(report: FailureReport, benches: Iterable[BenchSummary]) -> str:
+    """Say how well a run went."""
+    summary = report.summary
+    counts = counts_in_words(to_dict(summary), COUNTED)
+    if report.run.stage == Stage.BASELINE_RUN:
+        return _baseline_words(report, counts)
     # Where no plugin has looked and no counts were printed, none are known.
-    is_known = counts or report["environment"]["pytest"] != "unknown"
+    is_known = counts or report.environment.pytest != "unknown"
+    words = accepted_words(report) or "no failure"
+    if not is_known and report.exit.source == "supervisor":
+        words = "the command ended with status 0"
+    if words == "no failure" and (summary.failed or summary.errors):
+        words = "pytest ended with exit code 0, which a plugin or a conftest.py has set"
     tests = f" ({counts or 'no test ran'})" if is_known else ""
-    what = accepted_words(report) or "no failure"
-    if not is_known and report["exit"]["source"] == "supervisor":
-        what = "the command ended with status 0"
-    if what == "no failure" and (failed or summary["errors"]):
-        what = "pytest ended with exit code 0, which a plugin or a conftest.py has set"
-    of_benches = [bench["counts"] for bench in report["bench"]]
-    passed, cases = (
-        sum(each[name] for each in of_benches) for name in ("passed", "scheduled")
-    )
-    # Where only the gate decides, a case below passes as a test.
-    below = (
-        [f"bench: {passed:,} of {counted(cases, 'case')} passed"]
-        if passed < cases
-        else []
-    )
-    return "; ".join([f"{what}{tests}", *below, *notes])
+    parts = [f"{words}{tests}"]
+    passed = sum(bench.passed for bench in benches)
+    cases = sum(bench.scheduled for bench in benches)
+    if passed < cases:  # where only the gate decides, a case below passes as a test
+        parts.append(f"bench: {passed:,} of {counted(cases, 'case')} passed")
+    return "; ".join([*parts, *report.notes])
 
 
-def _causes(
-    report: JSONObject, paths: ShownPaths, told: _Told
+def _baseline_words(report: FailureReport, counts: str) -> str:
+    """Say that a baseline is valid: its tests failed, as those of an unsolved task must."""
+    passed, failed = report.summary.passed, report.summary.failed
+    if report.notes:
+        return f"valid {'; '.join(report.notes)}"
+    if not failed:
+        return f"valid baseline ({counts})"
+    tests = f"{failed:,} tests failed, as they"
+    if failed == 1:
+        tests = "1 test failed, as it"
+    others = f" ({passed:,} passed)" if passed else ""
+    return f"valid baseline: {tests} should{others}"
+
+
+def _summarise_bench(row: JSONObject) -> BenchSummary:
+    gate = row["gate"] or {"verdict": None, "reasons": ()}
+    return BenchSummary(
+        name=bench_name(row),
+        passed=row["counts"]["passed"],
+        scheduled=row["counts"]["scheduled"],
+        mean_score=row["mean_score"],
+        standard_error=row.get("standard_error"),
+        lower_bound_95=row["lower_bound_95"]["value"],
+        cost_usd=row["total_cost_usd"],
+        gate=gate["verdict"],
+        gate_reasons=tuple(gate["reasons"]),
+    )
+
+
+def _cause_of_group(group: Group) -> Cause:
+    """Return a group of failures as a cause, where nothing else is known of causes."""
+    return Cause(
+        key=group.fingerprint,
+        what=group.title,
+        fix=None,
+        reason=group.reason,
+        kind=group.kind,
+        owner=group.owner,
+        retryable=None,
+        count=group.count,
+        nodeids=group.nodeids,
+        fingerprints=(group.fingerprint,),
+        history=group.history,
+    )
+
+
+def _summarise_causes(
+    report: FailureReport, listed: Iterable[_ListedCause], paths: ShownPaths
 ) -> Iterator[CauseSummary]:
-    """Yield causes in words."""
-    attributions: dict[object, str] = {}
-    for said in report["attributions"]:
-        words = [said[name] for name in ("owner", "link") if said[name] is not None]
-        if words and said["rule"] is not None:
-            attributions[said["rule"]] = ", ".join(words)
-    for cause, failures in told:
-        history, proof = cause["history"], cause["proof"]
-        command = (proof or {}).get("command") or ""
-        rules = (
-            [attributions.get(each.get("rule")) for each in failures]
-            if attributions
-            else ()
-        )
-        named = _named(report, cause["nodeids"], failures)
-        raised = next((each for each in failures if each.get("origin")), {})
-        owner, package = owner_of(cause["owner"], raised)
+    attributions: dict[str | None, str] = {}
+    for attribution in report.attributions:
+        words = ", ".join(filter(None, (attribution.owner, attribution.link)))
+        if words and attribution.rule is not None:
+            attributions[attribution.rule] = words
+    for cause, failures, errors in listed:
+        names = _names_in(report, cause.nodeids, failures)
+        raised = next((failure for failure in failures if failure.origin), None)
+        owner, package = owner_of(cause.owner, raised)
+        history = cause.history
+        proof = cause.proof
+        nodeid = cause.nodeids[0] if cause.nodeids else None
         yield CauseSummary(
+            key=cause.key,
+            count=cause.count,
+            text=paths.words(first_line(cause.what), names),
+            fix=cause.fix,
+            reason=cause.reason,
+            kind=cause.kind,
             owner=owner,
             package=package,
-            **{name: cause[name] for name in _AS_THEY_STAND},
-            text=paths.words(first_line(cause["what"]), named),
-            codes=f"[{cause['reason']} {cause['kind']}]",
-            about=next(filter(None, rules), ""),
+            charge_to=cause.charge_to,
+            about=_rule_words(failures, attributions),
             history=state_words(history) if history else "",
-            state=history["state"] if history else None,
-            last_passed_commit=history["last_passed_commit"] if history else None,
-            distributions_changed=tuple(
-                (history or {}).get("distributions_changed") or ()
-            ),
-            nodeids=tuple(cause["nodeids"]),
-            fingerprints=tuple(cause["fingerprints"]),
-            proof=proof_words(proof, next(iter(cause["nodeids"]), None), paths)
-            if proof
-            else (),
-            proof_command=command
-            if safe_text(command, len(command) + 1) == command
-            else "",
-            failures=tuple(failures),
+            state=history.state if history else None,
+            last_passed_commit=history.last_passed_commit if history else None,
+            distributions_changed=(history and history.distributions_changed) or (),
+            nodeids=cause.nodeids,
+            fingerprints=cause.fingerprints,
+            proof=proof_words(proof, nodeid, paths) if proof else (),
+            proof_command=_safe_command(proof),
+            failures=failures,
+            errors=errors,
         )
 
 
-def _failures_of(
-    report: JSONObject, causes: Sequence[JSONObject]
-) -> Iterator[Sequence[JSONObject]]:
-    """Yield what the report lists of each cause."""
-    of_tests: dict[str | None, list[JSONObject]] = {}
-    for failure in report["failures"]:
-        of_tests.setdefault(failure["fingerprint"], []).append(failure)
-    uncollected = {failed["nodeid"]: failed for failed in report["collection_errors"]}
-    of_run: dict[str, list[JSONObject]] = {}
-    for error in report["internal_errors"]:
-        of_run.setdefault(error["kind"], []).append(error)
-    causes_of = Counter([name for each in causes for name in set(each["fingerprints"])])
+def _rule_words(
+    failures: Iterable[Failing], attributions: Mapping[str | None, str]
+) -> str:
+    """Return what the first rule of the user's says that recognised one of the failures."""
+    if attributions:
+        for failure in failures:
+            rule = failure.rule if isinstance(failure, Failure) else None
+            if rule in attributions:
+                return attributions[rule]
+    return ""
+
+
+def _safe_command(proof: Proof | None) -> str:
+    """Return the command of a proof, if a shell can be given it."""
+    command = (proof and proof.command) or ""
+    is_safe = safe_text(command, len(command) + 1) == command
+    return command if is_safe else ""
+
+
+def _list_entries(
+    report: FailureReport, causes: Sequence[Cause]
+) -> Iterator[_ListedCause]:
+    """Yield each cause with what the report lists of it."""
+    by_fingerprint: dict[str | None, list[Failure]] = defaultdict(list)
+    for failure in report.failures:
+        by_fingerprint[failure.fingerprint].append(failure)
+    uncollected = {error.nodeid: error for error in report.collection_errors}
+    by_kind: dict[str, list[InternalError]] = defaultdict(list)
+    for error in report.internal_errors:
+        by_kind[error.kind].append(error)
+    sharing = Counter([name for cause in causes for name in set(cause.fingerprints)])
     for cause in causes:
-        nodeids = cause["nodeids"]
-        found = []
-        for fingerprint in cause["fingerprints"]:
-            failures = of_tests.get(fingerprint, [])
-            if causes_of[fingerprint] > 1:
-                failures = [each for each in failures if each["nodeid"] in nodeids]
-            found += failures
-        if uncollected:
-            found += [
-                uncollected[nodeid] for nodeid in nodeids if nodeid in uncollected
-            ]
-        if errors := of_run.get(cause["kind"]):
-            found += [
-                e for e in errors if first_line(e["message"]) in cause["what"]
-            ] or errors
-        yield found
+        nodeids = cause.nodeids
+        failures: list[Failing] = []
+        for fingerprint in cause.fingerprints:
+            members = by_fingerprint.get(fingerprint, [])
+            if sharing[fingerprint] > 1:
+                members = [member for member in members if member.nodeid in nodeids]
+            failures += members
+        failures += [uncollected[name] for name in nodeids if name in uncollected]
+        errors = by_kind.get(cause.kind, [])
+        named = [error for error in errors if first_line(error.message) in cause.what]
+        yield _ListedCause(cause, tuple(failures), tuple(named or errors))
 
 
-def _named(
-    report: JSONObject, nodeids: Sequence[str], failures: Sequence[JSONObject] = ()
+def _names_in(
+    report: FailureReport, nodeids: Sequence[str], failures: Sequence[Failing] = ()
 ) -> Iterator[str]:
     """Yield the node ids and paths that words about them may name."""
     yield from nodeids[:_MAX_NAMED]
-    yield from (test["nodeid"] for test in report["in_flight"][:_MAX_NAMED])
+    for test in report.in_flight[:_MAX_NAMED]:
+        yield test.nodeid
     for failure in failures[:_MAX_NAMED]:
-        yield from (
-            failure[name]["path"]
-            for name in ("location", "origin")
-            if failure.get(name)
-        )
+        for place in (failure.location, failure.origin):
+            if place is not None:
+                yield place.path
 
 
-def _history(report: JSONObject, causes: Sequence[CauseSummary], headline: str) -> str:
+def _history_words(
+    report: FailureReport,
+    verdict: Verdict,
+    summaries: Sequence[CauseSummary],
+    headline: str,
+) -> str:
     """Return what the history says of all causes: `: 1 new, 7 known`."""
-    of_verdict = report["verdict"]["history"]
-    if of_verdict is not None:  # of a verdict without a failure
-        return f" [{state_words(of_verdict)}]"
-    if len(report["causes"]) == 1:
-        return f" [{causes[0].history}]" if causes[0].history else ""
-    is_partial = report["limits"]["causes_omitted"] > 0
+    if verdict.history is not None:  # of a verdict without a failure
+        return f" [{state_words(verdict.history)}]"
+    causes = report.causes
+    if len(causes) == 1:
+        history = summaries[0].history
+        return f" [{history}]" if history else ""
     states: Counter[str] = Counter()
-    for cause in report["causes"]:
-        if cause["history"]:
-            states[cause["history"]["state"]] += 1
-        elif cause["fingerprints"]:
-            is_partial = True
-    if not states or is_partial:
+    states.update(cause.history.state for cause in causes if cause.history)
+    is_partial = any(cause.fingerprints and not cause.history for cause in causes)
+    if not states or is_partial or report.limits.causes_omitted:
         return ""
     # The states are counted of causes, and the headline may count tests alone.
-    among = "" if headline.endswith(" causes") else f", {len(report['causes'])} causes"
+    among = "" if headline.endswith(" causes") else f", {len(causes)} causes"
     return f"{among}: {states_words(states)}"
 
 
 def states_words(counts: Mapping[str, int]) -> str:
     """Return how many of each state there are: `1 new, 7 known`."""
-    found = ((counts.get(state, 0), words) for state, words in _STATES.items())
-    return ", ".join(f"{count:,} {words}" for count, words in found if count)
+    words = []
+    for state, name in _STATES.items():
+        if count := counts.get(state, 0):
+            words.append(f"{count:,} {name}")
+    return ", ".join(words)
 
 
-def state_words(history: Mapping[str, Any]) -> str:
+def state_words(history: SeenBefore) -> str:
     """Return the words: `new`, `came back`, `known since 2026-11-03 (abc1234), 14 runs` or `flaky`.
 
     Args:
-        history: `groups[].history` of a report, with what of `GroupState` is known besides.
+        history: of a group, a cause or a verdict.
     """
-    state, runs = history["state"], history["runs"]
+    state = history.state
     if state == "new":
         return "new"
-    if state == "flaky" and history.get("flaky_runs") and "flaky_failures" in history:
-        return f"flaky: {history['flaky_failures']} of {history['flaky_runs']} runs"
-    first, commit = history["first_seen"], history.get("first_commit")
-    since = (
-        first.strftime("%Y-%m-%d") if isinstance(first, datetime) else str(first)[:10]
-    )
-    place = f" ({commit[:_COMMIT]})" if isinstance(commit, str) and commit else ""
-    return f"{_SINCE.get(state, 'known since')} {since}{place}, {counted(runs, 'run')}"
+    if state == "flaky" and history.flaky_runs:
+        return f"flaky: {history.flaky_failures} of {history.flaky_runs} runs"
+    since = str(history.first_seen)[: len("2026-11-03")]
+    commit = history.first_commit
+    place = f" ({commit[:_COMMIT]})" if commit else ""
+    name = _SINCE.get(state, "known since")
+    return f"{name} {since}{place}, {counted(history.runs, 'run')}"
 
 
 def proof_words(
-    proof: JSONObject, nodeid: str | None, paths: ShownPaths = AS_REPORTED
+    proof: Proof, nodeid: str | None, paths: ShownPaths = AS_REPORTED
 ) -> tuple[str, ...]:
     """Return the lines that say what an experiment has shown of a cause, without its command.
 
@@ -498,222 +632,247 @@ def proof_words(
     second, where it is known, what the named tests leave behind.
 
     Args:
-        proof: `causes[].proof` of a report.
+        proof: of the cause.
         nodeid: the test that fails; `None` if it is none.
         paths: shows the paths in it.
     """
-    row, status = packaged_table("proofs")[proof["type"]], proof["status"]
-    names, state, without = proof["nodeids"], proof["state"], proof["without"] or {}
+    row = packaged_table("proofs")[proof.type]
+    names, without = proof.nodeids, proof.without
     shown = " and ".join(map(paths.nodeid, names[:_MAX_NAMED_BY_PROOF]))
     words = {
         "names": shown + and_more(len(names) - _MAX_NAMED_BY_PROOF),
-        "state": state or row.get("state"),
-        "other": without.get("state") or row.get("other"),
+        "state": proof.state or row.get("state"),
+        "other": (without and without.state) or row.get("other"),
         "test": nodeid.rpartition("::")[2] if nodeid else "it",
         "s": "s" if len(names) == 1 else "",
     }
-    used, seen = (
-        ["undecided" if status == "undecided" else f"{row['name']}, {status}"],
-        [],
-    )
+    forms = [f"{row['name']}, {proof.status}"]
+    if proof.status == "undecided":
+        forms = ["undecided"]
+    experiments: dict[str, Proof | Counterfactual | None]
+    experiments = {"fails": proof, "passes": without}
+    counts = []
     for name, condition in row.items():  # as the table has them
-        counts = {"fails": proof, "passes": without}.get(name, {})
-        if counts.get("runs"):
-            used.append(condition)
-            interval = proof["interval"] if counts is proof else None
-            seen.append(_runs_words(counts, condition.format(**words), interval))
-    lines = (
-        [row["line"]]
-        if status == "proven" and state and names and "line" in row
-        else []
-    )
-    is_told = any("{state}" in each for each in (*used, *lines))
-    suspected, known_since = "; ".join(proof["suspicions"]), proof["known_since"]
+        experiment = experiments.get(name)
+        if experiment is not None and experiment.runs:
+            forms.append(condition)
+            place = condition.format(**words)
+            interval = proof.interval if experiment is proof else None
+            counts.append(_runs_words(experiment, place, interval))
+    lines = []
+    if proof.status == "proven" and proof.state and names and "line" in row:
+        lines.append(row["line"])
+    names_state = any("{state}" in form for form in (*forms, *lines))
+    suspected = "; ".join(proof.suspicions)
     parts = (
-        ", ".join(seen),
-        "" if is_told else state,
-        f"since commit {proof['commit']}" if proof.get("commit") else "",
+        ", ".join(counts),
+        "" if names_state else proof.state,
+        f"since commit {proof.commit}" if proof.commit else "",
         f"suspected: {suspected}" if suspected else "",
     )
-    head = used[0].format(**words) + (f" on {known_since[:10]}" if known_since else "")
-    first = ": ".join(filter(None, (head, "; ".join(filter(None, parts)))))
-    return tuple(
-        first_line(line) for line in (first, *(line.format(**words) for line in lines))
-    )
+    head = forms[0].format(**words)
+    if proof.known_since:
+        head += f" on {proof.known_since[:10]}"
+    details = "; ".join(filter(None, parts))
+    first = f"{head}: {details}" if details else head
+    return tuple(map(first_line, (first, *(line.format(**words) for line in lines))))
 
 
 def _runs_words(
-    counts: JSONObject, condition: str, interval: Mapping[str, float] | None
+    experiment: Proof | Counterfactual, condition: str, interval: Interval | None
 ) -> str:
-    runs, failed = counts["runs"], counts["failed"]
+    runs, failed = experiment.runs, experiment.failed
     if failed in (0, runs):
-        return f"{'fails' if failed else 'passes'} {condition} ({runs:,} of {runs:,})"
-    share = f" ({interval['low']:.1%} to {interval['high']:.1%})" if interval else ""
+        verb = "fails" if failed else "passes"
+        return f"{verb} {condition} ({runs:,} of {runs:,})"
+    share = f" ({interval.low:.1%} to {interval.high:.1%})" if interval else ""
     return f"fails {failed:,} of {runs:,} {condition}{share}"
 
 
-def advice_of(report: JSONObject) -> Advice:
+def baseline_commit(report: FailureReport) -> str | None:
+    """Return the commit at which an attempt's baseline was valid, so that its code did load.
+
+    An attempt is a report that was merged from its stages.
+    """
+    for part in merged_runs_of(report):
+        is_valid = part.run.stage == Stage.BASELINE_RUN and part.verdict is None
+        if is_valid and part.commit is not None:
+            return part.commit
+    return None
+
+
+def advice_of(report: FailureReport, verdict: Verdict) -> Advice:
     """Return the next step after a run that failed."""
     return explain_recovery(
-        report["verdict"]["failure_type"] or FailureType.UNKNOWN,
+        verdict.failure_type or FailureType.UNKNOWN,
         attempt_count=1,
-        last_good_commit=build.baseline_commit(report),
-        traits=traits_of(report),
+        last_good_commit=baseline_commit(report),
+        traits=traits_of(report, verdict),
     )
 
 
-def traits_of(report: Mapping[str, Any]) -> FailureTraits:
+def traits_of(report: FailureReport, verdict: Verdict) -> FailureTraits:
     """Return what decides on the words of the next step after a run that failed."""
-    verdict, causes = report["verdict"], report["causes"]
-    owners = {
-        cause["owner"] == "environment"
-        for cause in causes
-        if cause["retryable"] is verdict["retryable"]
-    }
+    causes = report.causes
+    deciding = [cause for cause in causes if cause.retryable is verdict.retryable]
+    owners = {cause.owner == "environment" for cause in deciding}
     fixers: Literal["code", "environment", "both"] = "code"
     if True in owners:
         fixers = "both" if False in owners else "environment"
     return FailureTraits(
-        reason=verdict["reason"],
-        retryable=verdict["retryable"],
+        reason=verdict.reason,
+        retryable=verdict.retryable,
         fixers=fixers,
-        fix=causes[0]["fix"] if len(causes) == 1 else None,
+        fix=causes[0].fix if len(causes) == 1 else None,
     )
 
 
-def _advice(report: JSONObject, told: _Told) -> str:
+def _advice_words(report: FailureReport, listed: Sequence[_ListedCause]) -> str:
     """Say whether a retry helps; of an agent that gave up, what it needs."""
-    verdict = report["verdict"]
+    verdict = report.verdict
     if verdict is None:
         return ""
-    if verdict["reason"] == FailureReason.AGENT_GAVE_UP:
-        return advice_of(report).steps[0]
-    if verdict["retryable"] is False:
-        count = len(told) + report["limits"]["causes_omitted"]
-        return _why_no_retry_helps(told, count)
-    return "a retry may help" if verdict["retryable"] else ""
+    if verdict.reason == FailureReason.AGENT_GAVE_UP:
+        return advice_of(report, verdict).steps[0]
+    if verdict.retryable is False:
+        count = len(listed) + report.limits.causes_omitted
+        return _why_no_retry_helps(listed, count)
+    return "a retry may help" if verdict.retryable else ""
 
 
-def _why_no_retry_helps(told: _Told, causes_count: int) -> str:
+def _why_no_retry_helps(listed: Sequence[_ListedCause], causes_count: int) -> str:
     """Say what of all causes speaks against a retry."""
-    lasting = [
-        (cause, failures) for cause, failures in told if cause["retryable"] is False
-    ]
-    proofs = [cause["proof"] for cause, _ in lasting if cause["proof"]]
-    is_polluted = any(
-        proof["status"] == "proven" and proof["type"] == "order.polluted"
-        for proof in proofs
-    )
-    hides = HIDES if is_polluted else ""
-    failed = sum(
-        cause["count"] for cause, failures in lasting if _is_assertion(failures)
-    )
+    lasting = [entry for entry in listed if entry.cause.retryable is False]
+    proofs = [entry.cause.proof for entry in lasting]
+    assertions = [entry.cause.count for entry in lasting if _is_assertion(entry)]
+    hides = HIDES if any(map(_is_pollution, proofs)) else ""
     if causes_count == 1 or len(lasting) == causes_count:
         return f"a retry won't help{hides}"
-    if failed:
-        what = "an assertion" if failed == 1 else "assertions"
+    if assertions:
+        what = "an assertion" if sum(assertions) == 1 else "assertions"
         return f"a retry won't help, {what} failed{hides}"
     return f"a retry won't help {len(lasting)} of the {causes_count} causes{hides}"
 
 
-def _is_assertion(failures: Sequence[JSONObject]) -> bool:
-    raised = failures[0].get("exception") if failures else None
-    return raised is not None and raised["type"] == "AssertionError"
+def _is_pollution(proof: Proof | None) -> bool:
+    return (
+        proof is not None
+        and proof.status == "proven"
+        and proof.type == "order.polluted"
+    )
 
 
-def _see(
-    report: JSONObject, cause: CauseSummary, headline: str, paths: ShownPaths
+def _is_assertion(listed: _ListedCause) -> bool:
+    raised = listed.failures[0].exception if listed.failures else None
+    return raised is not None and raised.type == "AssertionError"
+
+
+def _where_to_look(
+    report: FailureReport,
+    verdict: Verdict,
+    cause: CauseSummary,
+    headline: str,
+    paths: ShownPaths,
 ) -> str:
     """Say where to look for the only cause, and what was seen there."""
-    verdict = report["verdict"]
-    nodeid = verdict["nodeid"] or next(iter(cause.nodeids), None)
+    nodeid = verdict.nodeid or next(iter(cause.nodeids), None)
     detail = ""
-    told = next(iter(verdict["evidence"]), None)
-    is_failure = told and (cause.failures or told["source"] == "test report")
-    if told and (not is_failure or cause.kind in _TOLD_BY_EVIDENCE):
-        said = first_line(told["detail"]).removeprefix(f"{nodeid}: ")
-        said = paths.words(said, _named(report, [nodeid] if nodeid else []))
-        detail = "" if said.removeprefix("worker ") in headline else said
+    for evidence in verdict.evidence[:1]:
+        is_failure = cause.entries or evidence.source == "test report"
+        if is_failure and cause.kind not in _TOLD_BY_EVIDENCE:
+            break
+        words = first_line(evidence.detail).removeprefix(f"{nodeid}: ")
+        names = _names_in(report, [nodeid] if nodeid else [])
+        words = paths.words(words, names)
+        if words.removeprefix("worker ") not in headline:
+            detail = words
     if nodeid is None:
         return f"because: {detail}" if detail else ""
-    target, package = paths.nodeid(nodeid), ""
-    origin = cause.failures[0].get("origin") if cause.failures else None
-    if origin and origin["package"] is not None and origin["owner"] != "pytest":
-        # The distribution that has raised the first one.
-        owner = f" ({origin['owner']})" if origin["owner"] == cause.owner else ""
-        package = f" in {origin['package']}{owner}"
-    path, _, names = target.partition("[")[0].partition("::")
-    if (
-        path in headline
-        and names.rpartition("::")[2] in headline
-        and not (detail or package)
-    ):
+    target = paths.nodeid(nodeid)
+    package = _package_words(cause)
+    path, _, names_in_file = target.partition("[")[0].partition("::")
+    is_in_headline = path in headline and names_in_file.rpartition("::")[2] in headline
+    if is_in_headline and not (detail or package):
         return ""
     label = "first" if cause.count > 1 else "see"
-    return f"{label}: {target}" + (f": {detail}" if detail else "") + package
+    words = f": {detail}" if detail else ""
+    return f"{label}: {target}{words}{package}"
 
 
-def _left(report: JSONObject, paths: ShownPaths) -> str:
+def _package_words(cause: CauseSummary) -> str:
+    """Name the distribution that raised the first failure of a cause, and its owner."""
+    origin = cause.failures[0].origin if cause.failures else None
+    if origin is None or origin.package is None or origin.owner == "pytest":
+        return ""
+    owner = f" ({origin.owner})" if origin.owner == cause.owner else ""
+    return f" in {origin.package}{owner}"
+
+
+def _unfinished_words(report: FailureReport, paths: ShownPaths) -> str:
     """Say what was cut short: tests in flight and tests that never started."""
-    words, running, not_run = [], report["in_flight"], report["not_run"]["count"]
-    if running:
-        first = running[0]
-        since = ", ".join(
-            filter(None, [first["phase"], seconds_words(first["elapsed_seconds"])])
-        )
-        others = and_more(len(running) - 1)
-        words.append(f"in flight: {paths.nodeid(first['nodeid'])} ({since}){others}")
-    if not_run:
-        noun = "collected test" if report["collection_errors"] else "test"
-        noun = "selected test" if report["summary"]["deselected"] else noun
-        words.append(
-            f"not run: {not_run:,} of {counted(report['summary']['collected'], noun)}"
-        )
+    words = []
+    for test in report.in_flight[:1]:
+        since = seconds_words(test.elapsed_seconds)
+        about = ", ".join(filter(None, (test.phase, since)))
+        others = and_more(len(report.in_flight) - 1)
+        words.append(f"in flight: {paths.nodeid(test.nodeid)} ({about}){others}")
+    counts = report.summary
+    if report.not_run.count:
+        noun = "collected test" if report.collection_errors else "test"
+        if counts.deselected:
+            noun = "selected test"
+        all_tests = counted(counts.collected, noun)
+        words.append(f"not run: {report.not_run.count:,} of {all_tests}")
     return "; ".join(words)
 
 
-def worker_words(of: Mapping[str, Any]) -> str:
+def worker_words(worker: str | None) -> str:
     """Return on which worker something was, ` on gw0`; nothing without xdist."""
-    return f" on {of['worker']}" if of["worker"] else ""
+    return f" on {worker}" if worker else ""
 
 
-def running_words(test: Mapping[str, Any]) -> str:
+def running_words(test: InFlightTest) -> str:
     """Return in words what a test was doing when the run ended."""
-    lasted = seconds_words(test["elapsed_seconds"])
+    lasted = seconds_words(test.elapsed_seconds)
     since = f" for {lasted}" if lasted else ""
-    words = f"was running ({test['phase']}){since} when the run ended"
-    return words if test["stall"] is None else f"{words}; {stall_words(test['stall'])}"
+    words = f"was running ({test.phase}){since} when the run ended"
+    return f"{words}; {stall_words(test.stall)}" if test.stall else words
 
 
-def stall_words(stall: Mapping[str, Any]) -> str:
+def stall_words(stall: Stall | StalledActivity) -> str:
     """Return in words how something was stalled."""
-    return f"{words_at(stall['state'], stall['where'])} for {seconds_words(stall['seconds'])}"
+    return f"{words_at(stall.state, stall.where)} for {seconds_words(stall.seconds)}"
 
 
-def merged_runs(report: JSONObject) -> Iterator[str]:
+def merged_runs_of(report: FailureReport) -> tuple[MergedRun, ...]:
+    """Return the runs that a report was merged from; none for that of one run."""
+    return report.merged.runs if report.merged else ()
+
+
+def merged_runs(report: FailureReport) -> Iterator[str]:
     """Yield which runs a report was merged from, and how each ended."""
-    merged = report["merged"] or {"runs": []}
-    for part in merged["runs"]:
-        run, verdict, attempt = part["run"], part["verdict"], part["attempt"] or {}
-        names = [run["stage"], part["name"]]
-        if run["shard"]:
-            names.append(f"shard {run['shard']['index']} of {run['shard']['total']}")
+    for part in merged_runs_of(report):
+        attempt = part.attempt or {}
+        shard = part.run.shard
+        names = [part.run.stage, part.name]
+        if shard:
+            names.append(f"shard {shard.index} of {shard.total}")
         if "trial" in attempt:  # of which all have one stage
             names = [attempt.get("approach"), attempt["trial"]]
         words = "no failure"
-        if verdict is not None:
-            codes = f"[{verdict['reason']} {verdict['kind']}]"
-            words = f"{first_line(verdict['message'])} {codes}"
+        if verdict := part.verdict:
+            codes = f"[{verdict.reason} {verdict.kind}]"
+            words = f"{first_line(verdict.message)} {codes}"
         yield f"{', '.join(filter(None, names))}: {words}"
 
 
-def raised_words(raised: Mapping[str, Any]) -> str:
+def raised_words(raised: RaisedException) -> str:
     """Return an exception in one line: its type, and the line of its message that tells most."""
-    message = one_line(raised["message"])
-    return f"{raised['type']}: {message}" if message else str(raised["type"])
+    message = one_line(raised.message)
+    return f"{raised.type}: {message}" if message else raised.type
 
 
-def place_words(place: Mapping[str, Any], path: str | None = None) -> str:
+def place_words(place: Location | RaisingFrame, path: str | None = None) -> str:
     """Return a place of a report as `path:line`; `path` is how its own is shown."""
-    line = "" if place["line"] is None else f":{place['line']}"
-    return f"{place['path'] if path is None else path}{line}"
+    line = "" if place.line is None else f":{place.line}"
+    return f"{place.path if path is None else path}{line}"

@@ -148,8 +148,15 @@ def test_what_it_could_also_be() -> None:
 def test_the_owner_is_that_of_the_cause(owner: str | None, words: str) -> None:
     """It is the frame's only where the cause has none."""
     report = make_report(make_run(failures=(make_failure(),)))
-    report["failures"][0]["origin"] = {"owner": "dependency", "package": "requests"}
-    report["causes"][0]["owner"] = report["verdict"]["owner"] = owner
+    report["failures"][0]["origin"] = {
+        "owner": "dependency",
+        "package": "requests",
+        "module": "requests.api",
+        "function": "get",
+        "path": "requests/api.py",
+        "line": 1,
+    }
+    report["causes"][0]["owner"] = owner
     said = [line.strip() for line in render(report).splitlines()]
     assert [line for line in said if "owner:" in line] == [words]
 

@@ -25,6 +25,7 @@ from pytest_failure_taxonomy.faces import (
     show_faces,
 )
 from pytest_failure_taxonomy.report.merging import merge_reports
+from pytest_failure_taxonomy.report.model import as_value
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Faces,
     InFlightTest,
@@ -280,12 +281,23 @@ def test_a_success_has_no_annotation() -> None:
     assert render("github", make_report(make_run())) == ""
 
 
+ACCEPTED: Final = {
+    "by": "known.yaml",
+    "accepted": True,
+    "failures": 1,
+    "unknown": [],
+    "unknown_count": 0,
+    "others": "",
+    "notes": [],
+}
+
+
 def test_accepted_failures_are_notices() -> None:
     """What is known is said, and is no error."""
     report = make_report(make_run(failures=(make_failure(),)))
     report["verdict"] = None
     assert commands(report) == []
-    report["known"] = {"accepted": True, "failures": 1, "by": "known.yaml"}
+    report["known"] = ACCEPTED
     ((level, where, _),) = commands(report)
     assert (level, where["title"]) == ("notice", "known: AssertionError: assert 3 == 4")
 
@@ -656,9 +668,8 @@ def test_a_run_that_says_what_is_gone() -> None:
         lambda report: report.update(completeness="reconstructed"),
     ):
         assert not is_whole(change)
-    known = {"accepted": True, "failures": 1, "by": "known.yaml"}
     accepted = json.loads(json.dumps(make_report(make_run(failures=(make_failure(),)))))
-    accepted |= {"verdict": None, "known": known}
+    accepted |= {"verdict": None, "known": ACCEPTED}
     assert json.loads(render("issue", accepted)) == {
         "is_whole_run": False,
         "issues": [],
@@ -815,8 +826,10 @@ def test_reports_of_anybody(
 def test_outputs_of_a_step_hold_one_line_each(tmp_path: Path) -> None:
     """No kind of anybody's report makes a second output of it."""
     path = tmp_path / "output"
-    report = make_report()
-    report["verdict"]["kind"] = "test.failed\nevil=1"
+    report = as_value(make_report())
+    assert report.verdict is not None
+    verdict = replace(report.verdict, kind="test.failed\nevil=1")
+    report = replace(report, verdict=verdict)
     assert faces.show_faces(report, Faces(output=str(path))) == []
     assert path.read_text("utf-8").splitlines() == [
         "reason=TESTS_FAILED",

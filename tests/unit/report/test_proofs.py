@@ -19,10 +19,11 @@ from pytest_failure_taxonomy.report.amend import amend_report, with_proofs
 from pytest_failure_taxonomy.report.build import NO_PROOF
 from pytest_failure_taxonomy.report.load import decode_report
 from pytest_failure_taxonomy.report.merging import merge_reports
+from pytest_failure_taxonomy.report.model import CODEC
 from pytest_failure_taxonomy.report.summary import proof_words, summarise
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import Location, ProcessExit
-from pytest_failure_taxonomy.taxonomy.judgement import ProofType
+from pytest_failure_taxonomy.taxonomy.judgement import Proof, ProofType
 from pytest_failure_taxonomy.text import AS_REPORTED, ShownPaths
 from tests.helpers.reports import A_PROOF, make_failure, make_report, make_run
 
@@ -92,16 +93,22 @@ LINES: Final = (
 )  # fmt: skip
 
 
+def words_of(
+    proof: dict[str, Any], nodeid: str | None, paths: ShownPaths = AS_REPORTED
+) -> tuple[str, ...]:
+    """Return the words of a proof that is JSON."""
+    return proof_words(CODEC.decode(Proof, proof), nodeid, paths)
+
+
 def test_the_words_of_each_type() -> None:
     """The type and the status, the counts that show it, and what is left behind."""
     for given, *lines in LINES:
         told = [line.replace("{polluter}", POLLUTER) for line in lines]
-        assert [*proof_words(given, VICTIM)] == told
-    assert proof_words(POLLUTED, None)[1].endswith("with it put back it passes")
+        assert [*words_of(given, VICTIM)] == told
+    assert words_of(POLLUTED, None)[1].endswith("with it put back it passes")
     shown = ShownPaths("/root/x", "/root/x/tests")
     assert (
-        "fails after test_tax.py::test_default"
-        in proof_words(POLLUTED, VICTIM, shown)[0]
+        "fails after test_tax.py::test_default" in words_of(POLLUTED, VICTIM, shown)[0]
     )
 
 
@@ -115,7 +122,7 @@ def test_the_table_has_each_type_of_the_report() -> None:
         charged = f"{row['charge_to']} |" if "charge_to" in row else "|"
         told = f"| `{type_}` | {name} | {row['meaning']} | {helps} | {charged} {row['mend']} |\n"
         assert told in PAGE.read_text("utf-8")
-        (line, *_) = proof_words(
+        (line, *_) = words_of(
             proof(type_, nodeids=["a"], without=passed(), state="x"), VICTIM
         )
         assert not re.search(r"[{}]|None", line)
@@ -230,7 +237,7 @@ def test_what_makes_it_fail_stays_with_the_commit_beside_it() -> None:
         name: held for name, held in load.items() if name != "commit"
     }  # of a first 1.2
     assert after(earlier, commit) == both
-    assert [*proof_words(earlier, None)] == [*proof_words(load, None)]
+    assert [*words_of({**NO_PROOF, **earlier}, None)] == [*words_of(load, None)]
     undecided = proof("flaky", "undecided")
     assert after(suspected, undecided) == undecided
 
@@ -267,7 +274,7 @@ def test_the_terminal() -> None:
     """One cause has a line for it, several have it behind their words, the list has all of it."""
     report = report_of_one()
     proven = with_proofs(report, {report["causes"][0]["key"]: POLLUTED})
-    first, second = proof_words(POLLUTED, VICTIM)
+    first, second = words_of(POLLUTED, VICTIM)
     lines = [line.text for line in verdict_lines(proven, "r.json")]
     assert lines[2:4] == [first, second]
     assert len(lines) <= 7

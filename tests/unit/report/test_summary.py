@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.faces.terminal import Line, verdict_lines
+from pytest_failure_taxonomy.report.model import as_value
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, Surroundings
@@ -236,8 +237,9 @@ def test_assertions_speak_against_a_retry() -> None:
     assert summarise(report).advice == "a retry won't help, an assertion failed"
     found["count"] = 2
     assert summarise(report).advice == "a retry won't help, assertions failed"
-    (failure,) = summarise(report).causes[1].failures
-    assert failure is report["failures"][0]
+    decoded = as_value(report)
+    (failure,) = summarise(decoded).causes[1].failures
+    assert failure is decoded.failures[0]
 
 
 def test_the_history_of_several_causes() -> None:

@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.faces.html import rows
 from pytest_failure_taxonomy.report.frames import classed_lines, code_of
+from pytest_failure_taxonomy.report.model import FailureReport, JSONObject, as_value
 from pytest_failure_taxonomy.report.summary import merged_runs, summarise
+from pytest_failure_taxonomy.taxonomy.evidence import MemoryUse
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 from pytest_failure_taxonomy.taxonomy.words import counted, noun_of_count, seconds_words
 from pytest_failure_taxonomy.text import bench_name
 
@@ -42,17 +45,17 @@ _PART_OF_OUTCOME: Final = {"error": "errors", "flaky": "passed"}
 _BINS: Final = 10
 
 
-def render(report: dict[str, Any], *, kept: Mapping[str, Any] | None = None) -> str:
+def render(
+    report: FailureReport | JSONObject, *, kept: Mapping[str, Any] | None = None
+) -> str:
     """Return a report as one HTML page.
 
     Args:
-        report: the report's JSON object.
+        report: of the run.
         kept: what is shown of the cases of benches, by run id, where their runs were kept.
     """
-    style, script = (
-        (files(__name__) / name).read_text("utf-8")
-        for name in ("style.css", "script.js")
-    )
+    style = _read("style.css")
+    script = _read("script.js")
     # The page's own style and script, by their hashes, and nothing else.
     policy = (
         "default-src 'none'",
@@ -63,31 +66,39 @@ def render(report: dict[str, Any], *, kept: Mapping[str, Any] | None = None) -> 
         "require-trusted-types-for 'script'",
         "trusted-types 'none'",
     )
-    report = rows.shown({**report, "extensions": {}})
-    summary, timing = summarise(report), rows.timing_of(report)
-    made = rows.Rows(report, summary)
+    visible = rows.shown(replace(as_value(report), extensions={}))
+    summary = summarise(visible)
+    timing = rows.timing_of(visible)
+    made = rows.Rows(visible, summary)
     # It has nothing but what the headline says, and can stand below it.
-    parts = ("title", "shown", "rows")
-    bare = next((card for card in made.cards if not any(map(card.get, parts))), None)
+    bare = next(filter(_is_bare, made.cards), None)
+    runs = rows.shown(kept or {})
     page: str = _template().render(
         summary=summary,
         bare=bare,
         cards=[card for card in made.cards if card is not bare],
         again=made.again,
-        benches=[
-            _bench_view(bench, rows.shown(dict(kept or {})))
-            for bench in report["bench"]
-        ],
-        merged=list(merged_runs(report)),
-        parts=list(_parts(report)),
+        benches=[_bench_view(bench, runs) for bench in visible.bench],
+        merged=list(merged_runs(visible)),
+        parts=list(_parts(visible)),
         timing=timing,
-        report=report,
+        report=visible,
+        memory=list(_memory_parts(visible.environment.memory)),
+        limits=to_dict(visible.limits),
         style=style,
         script=script,
         policy="; ".join(policy),
         rows=made.as_json(timing),
     )
     return page
+
+
+def _is_bare(card: rows.Card) -> bool:
+    return not (card.title or card.shown or card.rows)
+
+
+def _read(name: str) -> str:
+    return (files(__name__) / name).read_text("utf-8")
 
 
 @cache
@@ -110,23 +121,23 @@ def _template() -> Template:
         "usd": _cost,
         "shell": shlex.join,
     }
-    return environment.from_string(
-        (files(__name__) / "page.html.jinja").read_text("utf-8")
-    )
+    return environment.from_string(_read("page.html.jinja"))
 
 
 def _hash(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
-def _parts(report: dict[str, Any]) -> Iterator[tuple[str, float, float]]:
+def _parts(report: FailureReport) -> Iterator[tuple[str, float, float]]:
     """Yield each part of the bar of outcomes, with its start and its width in per cent of it."""
-    counts = {name: report["summary"][name] for name in (*_PARTS, "not_run")}
-    if report["tests"]:  # with these each test counts once
-        outcomes = (each["outcome"] for each in report["tests"])
-        ended = Counter(_PART_OF_OUTCOME.get(outcome, outcome) for outcome in outcomes)
+    summary = to_dict(report.summary)
+    counts = {name: summary[name] for name in (*_PARTS, "not_run")}
+    if report.tests:  # with these each test counts once
+        outcomes = [test.outcome for test in report.tests]
+        ended = Counter([_PART_OF_OUTCOME.get(name, name) for name in outcomes])
         counts |= {name: ended[name] for name in _PARTS if name != "in_flight"}
-    total, start = sum(counts.values()), 0.0
+    total = sum(counts.values())
+    start = 0.0
     for name, count in counts.items():
         if count:
             width = 100 * count / total
@@ -134,36 +145,67 @@ def _parts(report: dict[str, Any]) -> Iterator[tuple[str, float, float]]:
             start += width
 
 
-def _bench_view(bench: dict[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+def _memory_parts(memory: MemoryUse | None) -> Iterator[tuple[str, int]]:
+    """Yield what is known of the memory, in words and bytes."""
+    if memory is None:
+        return
+    parts = {
+        "most of pytest": memory.peak_rss_bytes,
+        "most of all processes": memory.cgroup_peak_bytes,
+        "limit": memory.limit_bytes,
+    }
+    for words, size in parts.items():
+        if size is not None:
+            yield words, size
+
+
+@value
+class _BenchView:
+    """What is shown of a task class."""
+
+    name: str
+    report: JSONObject
+    """Its section, in the bench's own form."""
+    bins: tuple[int, ...]
+    """How many cases have a score in each tenth."""
+    breakdown: tuple[tuple[str, list[float]], ...]
+    modes: tuple[tuple[tuple[str, str], int], ...]
+    """How often each failure mode was found, with its severity."""
+    kept: JSONObject
+    """What is shown of its cases, where its run was kept."""
+    places: Mapping[str, int]
+    """The numbers of these cases."""
+
+
+def _bench_view(bench: JSONObject, kept: JSONObject) -> _BenchView:
     """Return what is shown of a task class.
 
     Args:
-        bench: its report.
+        bench: its section.
         kept: what is shown of the cases of runs that were kept, by run id.
     """
-    scores = [score for _, score in bench["per_case"]]
-    # As averages count it: 0 for a case that did not pass.
-    counted = (float(score["score"]) if score["passed"] else 0.0 for score in scores)
-    bins = Counter(min(_BINS - 1, int(score * _BINS)) for score in counted)
+    bins = [0] * _BINS
     breakdown: dict[str, list[float]] = defaultdict(list)
     modes: Counter[tuple[str, str]] = Counter()
-    for score in scores:
-        modes.update(
-            (mode["code"], mode["severity"]) for mode in score["failure_modes"]
-        )
+    for _, score in bench["per_case"]:
+        # As averages count it: 0 for a case that did not pass.
+        share = float(score["score"]) if score["passed"] else 0.0
+        bins[min(_BINS - 1, int(share * _BINS))] += 1
+        for mode in score["failure_modes"]:
+            modes[mode["code"], mode["severity"]] += 1
         for key, number in score["breakdown"].items():
             if number is not None:
                 breakdown[key].append(number)
-    of_run = {"cases": [], "left_out": 0, "run_id": "", **kept.get(bench["run_id"], {})}
-    return {
-        "name": bench_name(bench),
-        "report": bench,
-        "bins": [bins[tenth] for tenth in range(_BINS)],
-        "breakdown": sorted(breakdown.items()),
-        "modes": sorted(modes.items(), key=lambda each: (-each[1], each[0])),
-        "kept": of_run,
-        "places": {each["case_id"]: at for at, each in enumerate(of_run["cases"], 1)},
-    }
+    run = {"cases": (), "left_out": 0, "run_id": "", **kept.get(bench["run_id"], {})}
+    return _BenchView(
+        name=bench_name(bench),
+        report=bench,
+        bins=tuple(bins),
+        breakdown=tuple(sorted(breakdown.items())),
+        modes=tuple(sorted(modes.items(), key=lambda mode: (-mode[1], mode[0]))),
+        kept=run,
+        places={case["case_id"]: at for at, case in enumerate(run["cases"], 1)},
+    )
 
 
 def figure_words(share: float | None) -> str:

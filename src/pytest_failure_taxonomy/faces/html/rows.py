@@ -9,32 +9,105 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from types import NoneType
+from typing import Any, Final, NamedTuple, TypeVar
 
-from pytest_failure_taxonomy.report.frames import code_of, line_class
+from pytest_failure_taxonomy.report.frames import Code, code_of, line_class
+from pytest_failure_taxonomy.report.model import (
+    CollectionError,
+    Failure,
+    FailureReport,
+    InternalError,
+    Worker,
+)
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
+    Failing,
     RunSummary,
     owner_of,
     place_words,
     raised_words,
 )
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
+from pytest_failure_taxonomy.taxonomy.words import seconds_words
 from pytest_failure_taxonomy.text import UNSEEN, first_line, safe_text
+
+_T = TypeVar("_T")
 
 _MAX_SAID: Final = 300
 _MAX_ERRORS: Final = 5
 """Errors outside of tests whose code one card shows."""
-_COLLECTION: Final = {
-    "phase": "collection",
-    "reason": "INTERNAL_ERROR",
-    "kind": "collection.error",
-}
-_AS_IT_IS: Final = ("phase", "reason", "kind", "worker", "marker", "rule", "only")
+_FIELDS: Final = (
+    "id",
+    "run",
+    "owner",
+    "type",
+    "said",
+    "message",
+    "place",
+    "origin",
+    "own",
+    "traceback",
+    "seconds",
+    "attempts",
+    "shown",
+    "phase",
+    "reason",
+    "kind",
+    "worker",
+    "marker",
+    "rule",
+    "only",
+)
+"""What the script may find of a failure, in this order; what says nothing is left out."""
 _DIGITS: Final = 3
 _MAX_NUMBER: Final = 2**53
 """No browser knows larger whole numbers exactly, and no run has counted so far."""
+
+
+@value
+class UnlistedTest:
+    """A test of a cause of which the report has the name alone."""
+
+    nodeid: str
+    reason: str
+    kind: str
+
+
+_Member = Failing | UnlistedTest
+
+
+@value
+class Row:
+    """One line of a card."""
+
+    number: int
+    """Of the failure in the script's JSON."""
+    nodeid: str
+    note: str
+    """The phase, if it isn't the test's call, and how long it took."""
+    said: str
+    """What was raised, where the failures of one cause differ in it."""
+
+
+@value
+class Card:
+    """What the page shows of a cause."""
+
+    cause: CauseSummary | None
+    """`None` for failures that are of none."""
+    title: str
+    """Empty where the headline has it."""
+    times: int
+    shown: tuple[Code, ...]
+    """The code of the first failure that has some, and of errors outside of tests."""
+    rows: tuple[Row, ...]
+    unnamed: int
+    """Failures that the report doesn't list."""
+    command: str
+    """What runs it again; empty where nothing does."""
 
 
 class Rows:
@@ -44,43 +117,40 @@ class Rows:
     in a table of texts with their numbers, like the files and the workers.
     """
 
-    def __init__(self, report: dict[str, Any], summary: RunSummary) -> None:
+    def __init__(self, report: FailureReport, summary: RunSummary) -> None:
         """Make them of a report and of what is to be said of it."""
         self._files: dict[str, int] = {}
         self._lines: dict[str, int] = {}
         self.again = reproduction_of(report)
-        self._tests = report["tests"]
+        self._tests = report.tests
         self._failures: list[dict[str, Any]] = []
-        self._told: set[int] = set()
-        self._running = {each["nodeid"] for each in report["in_flight"]}
-        self.cards = [
-            self._card(cause, is_only=summary.causes_count == 1)
-            for cause in summary.causes
-        ]
-        entries = [
-            *report["failures"],
-            *report["collection_errors"],
-            *report["internal_errors"],
-        ]
-        if rest := [each for each in entries if id(each) not in self._told]:
+        self._shown: set[int] = set()
+        self._running = {test.nodeid for test in report.in_flight}
+        is_only = summary.causes_count == 1
+        self.cards = [self._card(cause, is_only=is_only) for cause in summary.causes]
+        failures: list[_Member] = [*self._not_shown(report.failures)]
+        failures += self._not_shown(report.collection_errors)
+        errors = self._not_shown(report.internal_errors)
+        if failures or errors:
             title = "other failures" if self.cards else "what failed"
-            about = {"cause": None, "title": title, "times": len(rest)}
-            self.cards.append({**about, **self._members(rest, len(rest))})
+            times = len(failures) + len(errors)
+            self.cards.append(self._make_card(None, title, times, failures, errors))
 
-    def as_json(self, timing: dict[str, Any]) -> dict[str, Any]:
+    def as_json(self, timing: Timing) -> dict[str, Any]:
         """Return what the script shows: tables of texts, failures and tests."""
         workers: dict[str, int] = {}
-        tests: list[list[Any]] = []
+        tests = []
         for test in self._tests or ():
-            file, rest = _split(test["nodeid"])
-            times = (
-                _rounded(test["start_seconds"]),
-                _rounded(test["duration_seconds"]),
+            file, rest = _split(test.nodeid)
+            row = (
+                _number(self._files, file),
+                rest,
+                test.outcome,
+                _rounded(test.start_seconds),
+                _rounded(test.duration_seconds),
+                _number(workers, test.worker or ""),
             )
-            worker = _number(workers, test["worker"] or "")
-            tests.append(
-                [_number(self._files, file), rest, test["outcome"], *times, worker]
-            )
+            tests.append(row)
         return {
             "failures": self._failures,
             "tests": None if self._tests is None else tests,
@@ -88,118 +158,172 @@ class Rows:
             "workers": list(workers),
             "lines": list(self._lines),
             "classes": list(map(line_class, self._lines)),
-            "lanes": [[lane["name"], lane["death"]] for lane in timing["lanes"]],
-            **{name: timing[name] for name in ("running", "end", "death")},
+            "lanes": [[lane.name, lane.death] for lane in timing.lanes],
+            "running": timing.running,
+            "end": timing.end,
+            "death": timing.death,
         }
 
-    def _card(self, cause: CauseSummary, *, is_only: bool) -> dict[str, Any]:
+    def _not_shown(self, entries: Sequence[_T]) -> list[_T]:
+        return [entry for entry in entries if id(entry) not in self._shown]
+
+    def _card(self, cause: CauseSummary, *, is_only: bool) -> Card:
         """Return a cause's card. Of the only cause the headline says what it is."""
         nodeids = dict.fromkeys(cause.nodeids)
         # Two causes can have failures of one fingerprint, such as two hosts that one function asks.
-        members = [
-            each
-            for each in cause.failures
-            if id(each) not in self._told and each.get("nodeid") in (None, *nodeids)
+        failures: list[_Member] = [
+            failure
+            for failure in self._not_shown(cause.failures)
+            if failure.nodeid in nodeids
         ]
-        listed = {*self._running, *(each.get("nodeid") for each in members)}
-        about = {
-            "reason": cause.reason,
-            "kind": cause.kind,
-            "only": True,
-        }
-        alone = ({"nodeid": each, **about} for each in nodeids if each not in listed)
-        card = {
-            "cause": cause,
-            "title": "" if is_only else cause.text,
-            "times": cause.count,
-            **self._members([*members, *alone], cause.count, cause.owner),
-        }
+        listed = {*self._running, *(failure.nodeid for failure in failures)}
+        for nodeid in nodeids:
+            if nodeid not in listed:
+                test = UnlistedTest(nodeid=nodeid, reason=cause.reason, kind=cause.kind)
+                failures.append(test)
+        title = "" if is_only else cause.text
+        errors = self._not_shown(cause.errors)
+        card = self._make_card(cause, title, cause.count, failures, errors)
         if cause.proof_command:
             # The first test alone may well pass.
-            card["command"] = cause.proof_command
-        elif not card["rows"] and cause.nodeids:
-            card["command"] = self.again.command(cause.nodeids[0])
+            return replace(card, command=cause.proof_command)
+        if not card.rows and cause.nodeids:
+            return replace(card, command=self.again.command(cause.nodeids[0]))
         return card
 
-    def _members(
-        self, members: list[dict[str, Any]], times: int, owner: str | None = None
-    ) -> dict[str, Any]:
-        """Return what a card has of failures, with the code of the first that has some.
+    def _make_card(
+        self,
+        cause: CauseSummary | None,
+        title: str,
+        times: int,
+        failures: Sequence[_Member],
+        errors: Sequence[InternalError],
+    ) -> Card:
+        """Return a card, with the code of the first failure that has some.
 
         Args:
-            members: the failures, and tests of which the report has the names alone.
-            times: how many it has, also those that the report doesn't list.
-            owner: of the cause.
+            cause: whose card it is.
+            title: of the card.
+            times: how many failures it has, also those that the report doesn't list.
+            failures: those that it lists.
+            errors: what else the report lists of it.
         """
-        self._told.update(map(id, members))
-        tests = [each for each in members if "nodeid" in each]
-        example = next((each for each in tests if each.get("traceback")), None)
-        errors = [each for each in members if "nodeid" not in each][:_MAX_ERRORS]
+        self._shown.update(map(id, failures), map(id, errors))
+        codes = []
+        example = None
+        for failure in failures:
+            if not isinstance(failure, UnlistedTest) and failure.traceback:
+                example = failure
+                codes.append(code_of(failure.traceback, failure.location))
+                break
+        some = errors[:_MAX_ERRORS]
+        codes += [code_of(error.traceback or error.message) for error in some]
         first = len(self._failures)
-        self._failures += (
-            self._failure(test, owner, is_shown=test is example) for test in tests
-        )
-        added = self._failures[first:]
+        owner = cause.owner if cause else None
+        for failure in failures:
+            fields = self._describe(failure, owner)
+            if failure is example:
+                fields["shown"] = True
+            self._failures.append(_with_content(fields))
+        described = self._failures[first:]
         # What was raised is said of each where the failures of one cause differ in it.
-        differs = len({each["said"] for each in added if "said" in each}) > 1
-        rows = [
-            {
-                "number": number,
-                "test": test,
-                "said": failure.get("said", "") if differs else "",
-            }
-            for number, (test, failure) in enumerate(
-                zip(tests, added, strict=True), first
+        differs = len({fields["said"] for fields in described if "said" in fields}) > 1
+        rows = []
+        for number, failure in enumerate(failures):
+            row = Row(
+                number=first + number,
+                nodeid=failure.nodeid,
+                note=_note_of(failure),
+                said=described[number].get("said", "") if differs else "",
             )
-        ]
-        return {
-            "shown": [each for each in (example, *errors) if each is not None],
-            "rows": rows,
-            "unnamed": max(0, times - len(members)) if tests else 0,
-            "command": added[0].get("run", "") if added else "",
-        }
-
-    def _failure(
-        self, failure: dict[str, Any], owner: str | None, *, is_shown: bool
-    ) -> dict[str, Any]:
-        """Return what the script shows of a failure, a collection error or a name alone."""
-        file, rest = _split(failure["nodeid"])
-        if is_collection := "message" in failure:
-            failure = {**failure, **_COLLECTION}
-        origin, raised = failure.get("origin"), failure.get("exception")
-        traceback, attempts = failure.get("traceback"), failure.get("attempts", 1)
-        location = failure.get("location")
-        code = code_of(traceback, location)
-        message = failure.get("message") or (raised["message"] if raised else None)
-        said = (
-            raised_words(raised) if raised else first_line(traceback or message or "")
+            rows.append(row)
+        return Card(
+            cause=cause,
+            title=title,
+            times=times,
+            shown=tuple(codes),
+            rows=tuple(rows),
+            unnamed=max(0, times - len(failures) - len(errors)) if failures else 0,
+            command=described[0].get("run", "") if described else "",
         )
+
+    def _describe(self, failure: _Member, owner: str | None) -> dict[str, Any]:
+        """Return what the script shows of a failure, a collection error or a name alone."""
+        file, rest = _split(failure.nodeid)
+        fields: dict[str, Any] = {"id": [_number(self._files, file), rest]}
+        if isinstance(failure, UnlistedTest):
+            fields |= {
+                "run": self.again.command(failure.nodeid),
+                "owner": owner,
+                "reason": failure.reason,
+                "kind": failure.kind,
+                "only": True,
+            }
+            return fields
+        fields |= {
+            "owner": owner_of(owner, failure)[0],
+            "type": failure.failure_type,
+            **self._describe_raised(failure),
+        }
+        if isinstance(failure, CollectionError):
+            fields |= {
+                "run": self.again.command(file),
+                "phase": "collection",
+                "reason": "INTERNAL_ERROR",
+                "kind": "collection.error",
+            }
+            return fields
+        fields |= {
+            "run": self.again.command(failure.nodeid),
+            "seconds": _rounded(failure.duration_seconds),
+            "attempts": failure.attempts if failure.attempts > 1 else None,
+            "phase": failure.phase,
+            "reason": failure.reason,
+            "kind": failure.kind,
+            "worker": failure.worker,
+            "marker": failure.marker,
+            "rule": failure.rule,
+        }
+        return fields
+
+    def _describe_raised(self, failure: Failing) -> dict[str, Any]:
+        """Return what the script shows of what was raised, and where."""
+        raised, origin, location = failure.exception, failure.origin, failure.location
+        message = raised.message if raised else None
+        if isinstance(failure, CollectionError):
+            message = failure.message or message
+        words = first_line(failure.traceback or message or "")
+        if raised:
+            words = raised_words(raised)
         raised_in = None
         if origin:
-            package = f" of {origin['package']}" if origin["package"] else ""
-            raised_in = f"{origin['function']} in {place_words(origin)}{package}"
-        fields = {
-            "id": [_number(self._files, file), rest],
-            "run": self.again.command(file if is_collection else failure["nodeid"]),
-            "owner": owner_of(owner, failure)[0],
-            "type": failure.get("failure_type"),
-            "said": safe_text(said, _MAX_SAID),
-            "message": None if traceback else message,
+            package = f" of {origin.package}" if origin.package else ""
+            raised_in = f"{origin.function} in {place_words(origin)}{package}"
+        code = code_of(failure.traceback, location)
+        return {
+            "said": safe_text(words, _MAX_SAID),
+            "message": None if failure.traceback else message,
             "place": place_words(location) if location else None,
             "origin": raised_in,
             "own": self._numbers(code.own if code.whole else ""),
             "traceback": self._numbers(code.whole or code.own),
-            "seconds": _rounded(failure.get("duration_seconds")),
-            "attempts": attempts if attempts > 1 else None,
-            "shown": is_shown or None,
-            **{name: failure.get(name) for name in _AS_IT_IS},
-        }
-        return {
-            name: each for name, each in fields.items() if each not in (None, "", [])
         }
 
     def _numbers(self, text: str) -> list[int]:
         return [_number(self._lines, line) for line in text.splitlines()]
+
+
+def _with_content(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that say anything, in their order."""
+    empty: tuple[object, ...] = (None, "", [])
+    return {name: fields[name] for name in _FIELDS if fields.get(name) not in empty}
+
+
+def _note_of(failure: _Member) -> str:
+    if not isinstance(failure, Failure):
+        return ""
+    phase = "" if failure.phase == "call" else failure.phase
+    return ", ".join(filter(None, (phase, seconds_words(failure.duration_seconds))))
 
 
 def _number(table: dict[str, int], text: str) -> int:
@@ -217,119 +341,148 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, _DIGITS)
 
 
-def shown(value: Any) -> Any:
-    """Return a JSON value whose texts and numbers a page can show, whatever they are.
+def shown(content: Any) -> Any:
+    """Return JSON, or a report, with texts and numbers that a page can show, whatever they are.
 
     Invisible characters appear as escapes.
     """
-    if isinstance(value, str):
-        lines = value.replace("\r\n", "\n").split("\n") if UNSEEN.search(value) else ()
-        safe = (safe_text(line.expandtabs(), len(line) * 6 + 100) for line in lines)
-        return "\n".join(safe) if lines else value
-    if isinstance(value, dict):
-        return {shown(name): shown(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [shown(each) for each in value]
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return max(-_MAX_NUMBER, min(value, _MAX_NUMBER))
-    return value
+    if isinstance(content, str):
+        return _visible(content) if UNSEEN.search(content) else content
+    if isinstance(content, Mapping):
+        return {shown(name): shown(field) for name, field in content.items()}
+    if isinstance(content, tuple | list):
+        return tuple(map(shown, content))
+    if isinstance(content, bool | NoneType):
+        return content
+    if isinstance(content, int | float):
+        return max(-_MAX_NUMBER, min(content, _MAX_NUMBER))
+    return replace(content, **shown(to_dict(content)))
+
+
+def _visible(text: str) -> str:
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join(
+        [safe_text(line.expandtabs(), len(line) * 6 + 100) for line in lines]
+    )
 
 
 _MAX_LISTED: Final = 10
 _AT_THE_END: Final = "running at the end"
 
 
-def timing_of(report: dict[str, Any]) -> dict[str, Any]:
-    """Return where the time of a run went, as far as it has a list of its tests.
+@value
+class Lane:
+    """When one process ran tests."""
 
-    Its `running` are tests at the end: where, since when, until when, and their node ids.
-    """
-    listed = report["tests"] or ()
-    ended = [each for each in listed if each["outcome"] != "in_flight"]
-    timed = [each for each in ended if each["duration_seconds"] is not None]
-    tests = [each for each in timed if each["start_seconds"] is not None]
-    flying = [
-        each for each in report["in_flight"] if each["elapsed_seconds"] is not None
-    ]
-    # When the run ended, in seconds after its start.
-    ends = [each["start_seconds"] + each["duration_seconds"] for each in tests]
-    elapsed = [each["elapsed_seconds"] for each in flying]
-    end = float(max(report["run"]["duration_seconds"] or 0.0, *ends, *elapsed, 0.0))
-    running = []
+    name: str
+    """Id of the xdist worker; empty without xdist."""
+    tests: int
+    first: float
+    """When its first test began, in seconds after the start of the run."""
+    busy: float
+    idle: float
+    death: float | None
+    """When it died while others went on."""
+
+
+class Longest(NamedTuple):
+    """What took longest, with a note about each, and the time of all."""
+
+    rows: list[tuple[float, str, str]]
+    total: float
+
+
+@value
+class Timing:
+    """Where the time of a run went, as far as it has a list of its tests."""
+
+    lanes: tuple[Lane, ...]
+    running: tuple[tuple[str, float, float, str], ...]
+    """Tests at the end: where, since when, until when, and their node ids."""
+    end: float
+    death: float | None
+    longest: Longest
+    files: Longest
+
+
+def timing_of(report: FailureReport) -> Timing:
+    """Return where the time of a run went."""
+    lasted: list[tuple[float, str, str]] = []
     spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for each, stop in zip(tests, ends, strict=True):
-        spans[each["worker"] or ""].append((each["start_seconds"], stop))
-    for each in flying:
-        span = (
-            round(max(0.0, end - each["elapsed_seconds"]), _DIGITS),
-            round(end, _DIGITS),
-        )
-        running.append((each["worker"] or "", *span, each["nodeid"]))
-        spans[each["worker"] or ""].append(span)
-    lasted = [
-        (each["duration_seconds"], each["nodeid"], each["outcome"]) for each in timed
-    ]
-    lasted += (
-        (each["elapsed_seconds"], each["nodeid"], _AT_THE_END) for each in flying
-    )
     files: dict[str, list[float]] = defaultdict(list)
-    for each in listed:
-        files[each["nodeid"].partition("::")[0]].append(each["duration_seconds"] or 0.0)
-    of_files = [(sum(each), file, f"{len(each):,}") for file, each in files.items()]
-    return {
-        "lanes": _lanes(report, spans, end),
-        "running": running,
-        "end": round(end, _DIGITS),
-        "death": round(end, _DIGITS)
-        if report["completeness"] == "reconstructed"
-        else None,
-        "longest": _longest(lasted),
-        "files": _longest(of_files),
-    }
+    for test in report.tests or ():
+        seconds = test.duration_seconds
+        files[test.nodeid.partition("::")[0]].append(seconds or 0.0)
+        if test.outcome == "in_flight" or seconds is None:
+            continue
+        lasted.append((seconds, test.nodeid, test.outcome))
+        if test.start_seconds is not None:
+            span = (test.start_seconds, test.start_seconds + seconds)
+            spans[test.worker or ""].append(span)
+    running = []
+    for flying in report.in_flight:
+        if flying.elapsed_seconds is not None:
+            running.append((flying, flying.elapsed_seconds))
+            lasted.append((flying.elapsed_seconds, flying.nodeid, _AT_THE_END))
+    # When the run ended, in seconds after its start.
+    ends = [stop for lane in spans.values() for _, stop in lane]
+    ends += [elapsed for _, elapsed in running]
+    end = float(max(report.run.duration_seconds or 0.0, *ends, 0.0))
+    stop = round(end, _DIGITS)
+    flights = []
+    for flying, elapsed in running:
+        start = round(max(0.0, end - elapsed), _DIGITS)
+        worker = flying.worker or ""
+        flights.append((worker, start, stop, flying.nodeid))
+        spans[worker].append((start, stop))
+    of_files = [(sum(times), file, f"{len(times):,}") for file, times in files.items()]
+    return Timing(
+        lanes=tuple(_lanes(report, spans, end)),
+        running=tuple(flights),
+        end=stop,
+        death=stop if report.completeness == "reconstructed" else None,
+        longest=_longest(lasted),
+        files=_longest(of_files),
+    )
 
 
 def _lanes(
-    report: dict[str, Any], spans: Mapping[str, list[tuple[float, float]]], end: float
-) -> list[dict[str, Any]]:
-    """Return the lanes of the processes; `spans` has when each of them ran a test."""
-    died = {
-        each["id"]
-        for each in report["workers"]
-        if each["exit"]["signal"] or each["exit"]["code"] or each["crashed_on"]
-        if report["completeness"] == "full"  # else all of it has died
-    }
-    names = sorted(
-        spans,  # `gw2` before `gw10`
-        key=lambda name: (
-            [int(digits[:18]) for digits in re.findall("[0-9]+", name)],
-            name,
-        ),
-    )
-    lanes = []
-    for name in names:
-        of_lane, busy, until = sorted(spans[name]), 0.0, 0.0
+    report: FailureReport, spans: Mapping[str, list[tuple[float, float]]], end: float
+) -> Iterator[Lane]:
+    """Yield the lanes of the processes; `spans` has when each of them ran a test."""
+    died = set()
+    if report.completeness == "full":  # else all of it has died
+        died = {worker.id for worker in report.workers if _has_died(worker)}
+    for name in sorted(spans, key=_numbers_in):
+        busy = until = 0.0
+        of_lane = sorted(spans[name])
         for start, stop in of_lane:
             busy += max(0.0, stop - max(start, until))
             until = max(until, stop)
-        first, is_dead = of_lane[0][0], name in died
+        first = of_lane[0][0]
+        is_dead = name in died
         # Between its first test and its end it was idle where it ran none.
-        idle = max(0.0, (until if is_dead else end) - first - busy)
-        death = round(until, _DIGITS) if is_dead else None  # while others went on
-        lane = {
-            "name": name,
-            "tests": len(of_lane),
-            "first": first,
-            "busy": busy,
-            "idle": idle,
-        }
-        lanes.append({**lane, "death": death})
-    return lanes
+        lane_end = until if is_dead else end
+        yield Lane(
+            name=name,
+            tests=len(of_lane),
+            first=first,
+            busy=busy,
+            idle=max(0.0, lane_end - first - busy),
+            death=round(until, _DIGITS) if is_dead else None,
+        )
 
 
-def _longest(timed: list[tuple[float, str, str]]) -> dict[str, Any]:
-    """Return what took longest, and the time of all."""
-    longest = sorted(timed, key=lambda each: (-each[0], *each[1:]))
-    return {
-        "rows": longest[:_MAX_LISTED],
-        "total": sum(seconds for seconds, _, _ in timed),
-    }
+def _has_died(worker: Worker) -> bool:
+    return bool(worker.exit.signal or worker.exit.code or worker.crashed_on)
+
+
+def _numbers_in(name: str) -> tuple[list[int], str]:
+    """Return what sorts the ids of workers: `gw2` before `gw10`."""
+    return [int(digits[:18]) for digits in re.findall("[0-9]+", name)], name
+
+
+def _longest(timed: list[tuple[float, str, str]]) -> Longest:
+    longest = sorted(timed, key=lambda row: (-row[0], *row[1:]))
+    total = sum([seconds for seconds, _, _ in timed])
+    return Longest(rows=longest[:_MAX_LISTED], total=total)
