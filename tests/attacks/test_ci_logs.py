@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.history.tasks import record_task
 from pytest_failure_taxonomy.text import safe_lines, safe_text
 from tests.helpers.kept_runs import keep_run, outcome_of, score_of, write_files
-from tests.helpers.past_runs import a_report
+from tests.helpers.past_runs import report_as_json
 from tests.helpers.reports import make_full_run, make_report
 from tests.helpers.task_classes import task_class_files
 
@@ -142,7 +142,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     key = "##[error]setvariable\n::error::x"
     (folder / "bad.yaml").write_text(f"{json.dumps(key)}: {json.dumps(HOSTILE)}\n")
     for number, outcome in enumerate(("passed", "failed", "passed", "failed")):
-        run = poisoned(a_report(number, branch="x", test_a=outcome))
+        run = poisoned(report_as_json(number, branch="x", test_a=outcome))
         (folder / "run.json").write_text(json.dumps(run))
         history = [
             "history",

@@ -24,7 +24,7 @@ from pytest_failure_taxonomy.history.tasks import record_task
 from pytest_failure_taxonomy.option_files import FOLDER, NAME, SIDE_FILES
 from tests.helpers.children import run_pytest
 from tests.helpers.hostile_files import CANARY, HOSTILE_FILES, canary
-from tests.helpers.past_runs import a_report
+from tests.helpers.past_runs import a_report, report_as_json
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs links and pipes")
 
@@ -236,7 +236,7 @@ def test_a_history_that_another_hand_has_changed(
     sql(statement)(path)
     before = path.read_bytes()
     report = tmp_path / "r.json"
-    report.write_text(json.dumps(a_report(9, test_a="failed")))
+    report.write_text(json.dumps(report_as_json(9, test_a="failed")))
     command = ["list"] if name == "no-column" else ["add", str(report)]
     capsys.readouterr()
     assert main(["history", *command, "--history", str(path)]) == 2
@@ -282,7 +282,7 @@ def test_a_value_of_another_hand(
         many = f"UPDATE OR REPLACE {table} SET {column} = ?"  # noqa: S608 - words of ours
         connection.execute(many, (value,))
     report = tmp_path / "r.json"
-    report.write_text(json.dumps(a_report(9, test_a="passed", test_b="failed")))
+    report.write_text(json.dumps(report_as_json(9, test_a="passed", test_b="failed")))
     words = (
         f"add {report}" if command == "add" else command.format(fingerprint=fingerprint)
     )

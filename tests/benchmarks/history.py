@@ -39,7 +39,9 @@ from pytest_failure_taxonomy.history.questions import (
     list_runs,
     states_of,
 )
-from tests.helpers.past_runs import a_report
+from pytest_failure_taxonomy.report.load import decode_report
+from pytest_failure_taxonomy.report.model import FailureReport
+from tests.helpers.past_runs import report_as_json
 from tests.helpers.postgresql import find_programs, started_cluster
 
 TESTS: Final = 5_000
@@ -57,14 +59,17 @@ class Reports:
         """Begin with one report as the template of all others."""
         self._random = random.Random(13)  # noqa: S311 - the same runs each time
         self._failures = failures
-        self._template = a_report(0, failing=("tests/test_a.py::test_a",))
+        self._template = report_as_json(0, failing=("tests/test_a.py::test_a",))
         self._failure = self._template["failures"][0]
         self._group = self._template["groups"][0]
         self._weights = [1 / (1 + number) ** 0.7 for number in range(CAUSES)]
         self._number = 0
 
-    def next(self) -> dict[str, Any]:
+    def next(self) -> FailureReport:
         """Return the report of the next run, an hour after the one before."""
+        return decode_report(self._next())
+
+    def _next(self) -> dict[str, Any]:
         self._number += 1
         draw = self._random
         report = copy.copy(self._template)
@@ -111,9 +116,9 @@ class Reports:
         report["tests"] = [_test(nodeid, each) for nodeid, each in outcomes.items()]
         return report
 
-    def passing(self, tests: int) -> dict[str, Any]:
+    def passing(self, tests: int) -> FailureReport:
         """Return the next report, of so many passing tests."""
-        report = self.next()
+        report = self._next()
         draw = self._random
         report |= {"failures": [], "groups": [], "verdict": None, "reasons": []}
         report["tests"] = [
@@ -122,11 +127,12 @@ class Reports:
             )
             for number in range(tests)
         ]
-        return report
+        return decode_report(report)
 
 
 def _test(nodeid: str, outcome: str, seconds: float = 0.01) -> dict[str, Any]:
-    return {"nodeid": nodeid, "outcome": outcome, "duration_seconds": seconds}
+    test: dict[str, Any] = {"nodeid": nodeid, "outcome": outcome}
+    return {**test, "duration_seconds": seconds, "start_seconds": 0.0, "worker": None}
 
 
 def measure(engine: str, url: str, runs: int, failures: int) -> None:
@@ -201,7 +207,7 @@ def write_trials(folder: Path, trials: int) -> None:
             "message": f"assert {draw.randrange(20)} == 30",
             **outcomes,
         }
-        report = a_report(0, **given)
+        report = report_as_json(0, **given)
         report["run"]["id"] = f"{number:032x}"
         report["run"]["started_at"] = (
             f"{(_BEGIN + timedelta(minutes=number)).isoformat()}Z"

@@ -10,9 +10,9 @@ import pytest
 
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.report.write import encode
-from tests.helpers.past_runs import a_report
+from tests.helpers.past_runs import report_as_json
 
-REPORT = encode(a_report(1, test_a="failed", test_b="passed"))
+REPORT = encode(report_as_json(1, test_a="failed", test_b="passed"))
 
 
 def newer() -> bytes:

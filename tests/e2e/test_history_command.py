@@ -17,8 +17,9 @@ from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.history.tasks import record_task
 from pytest_failure_taxonomy.report.amend import with_proofs
 from pytest_failure_taxonomy.report.build import NO_PROOF
+from pytest_failure_taxonomy.report.load import as_json
 from tests.helpers import harness_folders
-from tests.helpers.past_runs import TEST, a_mixed_report, a_report
+from tests.helpers.past_runs import TEST, a_mixed_report, report_as_json
 
 JUNIT = """<?xml version="1.0"?>
 <testsuites><testsuite name="pytest" timestamp="2026-11-02T10:00:00+00:00" time="1.5">
@@ -68,7 +69,7 @@ def call(
 def write(number: int, **given: Any) -> str:
     """Write the report of a run into the working directory, and return its name."""
     name = f"{number}.json"
-    Path(name).write_text(json.dumps(a_report(number, **given)))
+    Path(name).write_text(json.dumps(report_as_json(number, **given)))
     return name
 
 
@@ -87,7 +88,7 @@ def test_reports_are_added_once_and_problems_told(call: Call) -> None:
     """All that can be is taken in, and each file that can't is told in a line."""
     good = [write(1, test_a="passed"), write(2, test_a="failed")]
     Path("bad.json").write_text("{}")
-    running = a_report(3)
+    running = report_as_json(3)
     running["completeness"] = "running"
     Path("running.json").write_text(json.dumps(running))
     said = call("add", *good, "bad.json", "running.json", "missing.json")
@@ -258,7 +259,9 @@ def test_tests_that_fail_together(call: Call) -> None:
     for number in range(40):
         tests = {f"test_{name}": None if number % 5 else refused for name in "abc"}
         tests["test_alone"] = None if number % 7 else "AssertionError: assert 1 == 2"
-        Path(f"{number}.json").write_text(json.dumps(a_mixed_report(number, tests)))
+        Path(f"{number}.json").write_text(
+            json.dumps(as_json(a_mixed_report(number, tests)))
+        )
     call("add", *(f"{number}.json" for number in (0, 1, 5, 6, 10)))
     said = call("companions")
     assert (said.code, said.out) == (2, "")
@@ -305,7 +308,9 @@ def test_runs_that_the_environment_failed(call: Call) -> None:
             f"test_{each}": refused if storm and each else None for each in range(12)
         }
         tests["test_0"] = None if number % 2 else "AssertionError: assert 1 == 2"
-        Path(f"{number}.json").write_text(json.dumps(a_mixed_report(number, tests)))
+        Path(f"{number}.json").write_text(
+            json.dumps(as_json(a_mixed_report(number, tests)))
+        )
     assert call("add", *(f"{number}.json" for number in range(8))).code == 0
     said = call("flaky")
     assert said.out == ""
@@ -335,9 +340,11 @@ def test_runs_that_the_environment_failed(call: Call) -> None:
 def test_the_owner_is_who_has_to_mend_it(call: Call) -> None:
     """A refused connection is the environment's, whose code soever raised it, as reports say it."""
     refused = "ConnectionRefusedError: [Errno 111] refused: localhost:6379"
-    Path("a.json").write_text(json.dumps(a_mixed_report(0, {"test_a": refused})))
+    Path("a.json").write_text(
+        json.dumps(as_json(a_mixed_report(0, {"test_a": refused})))
+    )
     Path("b.json").write_text(
-        json.dumps(a_mixed_report(1, {"test_a": "AssertionError: no"}))
+        json.dumps(as_json(a_mixed_report(1, {"test_a": "AssertionError: no"})))
     )
     assert call("add", "a.json", "b.json").code == 0
     for question in ("top", "list"):

@@ -19,9 +19,10 @@ from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.faces import agent
 from pytest_failure_taxonomy.history import open_history
+from pytest_failure_taxonomy.report.load import as_json
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.children import child_environment, pytest_command, run_pytest
-from tests.helpers.past_runs import TEST, a_mixed_report, a_report
+from tests.helpers.past_runs import TEST, a_mixed_report, a_report, report_as_json
 from tests.helpers.reports import make_failure, make_report, make_run, read_report
 from tests.helpers.waiting import wait_until
 
@@ -156,8 +157,8 @@ def test_there_is_no_report(tmp_path: Path) -> None:
                 answers.append(answer["content"][0]["text"])
             for text in (
                 "{}",
-                json.dumps(a_report(1)),
-                json.dumps(a_report(2, test_a="failed")),
+                json.dumps(report_as_json(1)),
+                json.dumps(report_as_json(2, test_a="failed")),
             ):
                 (tmp_path / "it.json").write_text(text, "utf-8")
                 answer = (await client.call_tool("why", {})).model_dump(by_alias=True)
@@ -216,7 +217,7 @@ def test_what_the_history_knows(tmp_path: Path) -> None:
             )
         for number, outcome in ((6, "passed"), (7, "failed")):
             history.add(a_report(number, test_a="passed", test_c=outcome))
-    write(tmp_path, a_report(8, test_c="failed"))
+    write(tmp_path, report_as_json(8, test_c="failed"))
     with_history = ("--history", str(tmp_path / "history.db"))
     _, (known, good, by_name, never, flaky, none, typo, by_part) = ask(
         tmp_path,
@@ -229,7 +230,7 @@ def test_what_the_history_knows(tmp_path: Path) -> None:
         *(("is_it_known", {"which": "zzz"}), ("is_it_known", {"which": "test_a"})),
         options=with_history,
     )
-    key = a_report(8, test_c="failed")["causes"][0]["key"]
+    key = a_report(8, test_c="failed").causes[0].key
     assert known.startswith("known: 1 of 1 cause\n  1. 1 x assert 3 == 4")
     assert f"     key: {key}\n     history: " in known
     assert (
@@ -264,7 +265,7 @@ def test_how_many_are_known(tmp_path: Path) -> None:
     with open_history(tmp_path / "history.db") as history:
         history.add(a_mixed_report(1, dict(enumerate_tests(old))))
     with_history = ("--history", str(tmp_path / "history.db"))
-    write(tmp_path, a_mixed_report(2, dict(enumerate_tests(old))))
+    write(tmp_path, as_json(a_mixed_report(2, dict(enumerate_tests(old)))))
     _, (known, good, one, why) = ask(
         tmp_path,
         *(
@@ -284,7 +285,10 @@ def test_how_many_are_known(tmp_path: Path) -> None:
     assert one.startswith("known: 1 of 1 cause\n  11. 1 x ")
     assert "     history: known since 2026-11-01" in one
     assert re.search("\n  and [0-9] more causes: ask `cause`\n", why)
-    write(tmp_path, a_mixed_report(2, dict(enumerate_tests([*old[:2], "New: it"]))))
+    write(
+        tmp_path,
+        as_json(a_mixed_report(2, dict(enumerate_tests([*old[:2], "New: it"])))),
+    )
     _, (known, one) = ask(
         tmp_path,
         ("is_it_known", {}),
@@ -447,7 +451,7 @@ LINES: Final = {
 
 def test_what_an_agent_gets_wrong(tmp_path: Path) -> None:
     """Each line has one answer that says what is wrong, in UTF-8, and the server goes on."""
-    write(tmp_path, a_report(1, test_a="failed"))
+    write(tmp_path, report_as_json(1, test_a="failed"))
     asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": ABOUT}
     process = subprocess.Popen(
         COMMAND,
@@ -489,7 +493,7 @@ def test_what_an_agent_gets_wrong(tmp_path: Path) -> None:
 @pytest.mark.breaks_reports
 def test_half_a_character_elsewhere(tmp_path: Path) -> None:
     """A report with one is refused in words, and one in a path is shown as an escape."""
-    report = json.dumps(a_report(1, test_a="failed"))
+    report = json.dumps(report_as_json(1, test_a="failed"))
     (tmp_path / "failure-report.json").write_text(
         report.replace("test_a", "\\ud800"), "utf-8"
     )

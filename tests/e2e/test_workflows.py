@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.helpers.children import run_child
-from tests.helpers.past_runs import a_report
+from tests.helpers.past_runs import report_as_json
 from tests.helpers.reports import read_report
 
 if sys.platform == "win32":
@@ -316,8 +316,10 @@ def test_one_issue_a_cause(tmp_path: Path) -> None:
         pytest.skip("the workflow needs jq")
     (tmp_path / "gh").write_text(GH.format(python=sys.executable), "utf-8")
     (tmp_path / "gh").chmod(0o755)
-    report = a_report(1, message=HOSTILE, test_a="failed", test_b="passed")
-    passed, cut_short = (a_report(n, test_a="passed", test_b="passed") for n in (2, 3))
+    report = report_as_json(1, message=HOSTILE, test_a="failed", test_b="passed")
+    passed, cut_short = (
+        report_as_json(n, test_a="passed", test_b="passed") for n in (2, 3)
+    )
     cut_short["not_run"]["count"] = 1
     bad, good, cut = (issues_of(tmp_path, each) for each in (report, passed, cut_short))
     key = report["causes"][0]["key"]

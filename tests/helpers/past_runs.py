@@ -6,7 +6,13 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_failure_taxonomy.taxonomy.evidence import Counts, RaisedException
+from pytest_failure_taxonomy.report.load import as_json, decode_report
+from pytest_failure_taxonomy.report.model import CODEC, FailureReport
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    ContinuousIntegration,
+    Counts,
+    RaisedException,
+)
 from tests.helpers.reports import make_failure, make_report, make_run
 
 TEST = "tests/test_x.py::"
@@ -22,7 +28,7 @@ def a_report(
     project: str = "shop",
     installed: tuple[str, ...] | None = None,
     **tests: str,
-) -> dict[str, Any]:
+) -> FailureReport:
     """Return the report of a run that began so many hours after the first of November.
 
     Args:
@@ -71,7 +77,12 @@ def a_report(
             }
             for nodeid, outcome in outcomes.items()
         ]
-    return report
+    return decode_report(report)
+
+
+def report_as_json(number: int, **given: Any) -> dict[str, Any]:
+    """Return the JSON of what `a_report` returns."""
+    return as_json(a_report(number, **given))
 
 
 def a_mixed_report(
@@ -81,7 +92,7 @@ def a_mixed_report(
     seconds: Mapping[str, float] | None = None,
     job: str | None = None,
     **given: Any,
-) -> dict[str, Any]:
+) -> FailureReport:
     """Return the report of a run like `a_report`, in which tests failed of different causes.
 
     Args:
@@ -123,7 +134,7 @@ def a_mixed_report(
         name: "passed" if raised is None else "failed" for name, raised in tests.items()
     }
     given |= outcomes
-    template = a_report(number, **given)
+    template = report_as_json(number, **given)
     for name in ("run", "environment", "tests"):
         report[name] = template[name]
     for test in report["tests"]:
@@ -131,5 +142,6 @@ def a_mixed_report(
             test["nodeid"].partition("::")[2], 0.5
         )
     if job is not None:
-        report["environment"]["ci"] = {"provider": "github", "run_id": "1", "job": job}
-    return report
+        ci = ContinuousIntegration(provider="github", run_id="1", job=job)
+        report["environment"]["ci"] = CODEC.encode(ci)
+    return decode_report(report)

@@ -19,6 +19,7 @@ import pytest
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.prove import causes, recorded
 from pytest_failure_taxonomy.prove.experiment import Experiments, Setup, Victim
+from pytest_failure_taxonomy.report.load import decode_report
 from tests.helpers.runs import PytestRuns
 
 pytestmark = [
@@ -256,8 +257,9 @@ def test_forks_and_fresh_processes_give_the_same_answers(runs: PytestRuns) -> No
     test = "import state\ndef test_it(): state.check(1 not in state.SEEN)\n"
     polluter = "import state\ndef test_one(): state.SEEN.add(1)\n"
     runs.write({**SHOP, "test_a.py": FINE, "test_b.py": polluter, "test_it.py": test})
-    report = runs.run("test_a.py", "test_b.py", "test_it.py").report
-    (victim,) = recorded.victims_of(report, report["causes"][0])
+    run = runs.run("test_a.py", "test_b.py", "test_it.py")
+    report = decode_report(run.report)
+    (victim,) = recorded.victims_of(report, report.causes[0])
     setup = Setup(args=("-p", "failure_taxonomy"), folder=runs.path, rootdir=runs.path)
     with Experiments(
         setup, until=time.monotonic() + 60, limit_seconds=60

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_failure_taxonomy.prove.experiment import Experiments
 from pytest_failure_taxonomy.prove.recorded import setup_of, victims_of
+from pytest_failure_taxonomy.report.load import decode_report
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from tests.helpers.children import run_child, run_pytest
 from tests.helpers.reports import read_report
@@ -175,8 +176,8 @@ def test_an_experiment_starts_pytest_in_the_same_way(
         tmp_path,
         [str(BIN / name), *words, "-p", "failure_taxonomy", "--failure-taxonomy"],
     )
-    report = read_report(tmp_path / "failure-report.json")
-    (victim,) = victims_of(report, report["causes"][0])
+    report = decode_report(read_report(tmp_path / "failure-report.json"))
+    (victim,) = victims_of(report, report.causes[0])
     with Experiments(
         setup_of(report), until=time.monotonic() + 60, limit_seconds=30
     ) as runs:

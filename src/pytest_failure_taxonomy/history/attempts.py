@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, insert, select
 
@@ -16,11 +15,7 @@ from pytest_failure_taxonomy.history.tables import (
     started_at,
 )
 from pytest_failure_taxonomy.logs.log_lines import marker_in
-from pytest_failure_taxonomy.report.build import (
-    baseline_commit,
-)
-from pytest_failure_taxonomy.report.model import as_value
-from pytest_failure_taxonomy.report.summary import traits_of
+from pytest_failure_taxonomy.report.summary import baseline_commit, traits_of
 from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
 from pytest_failure_taxonomy.taxonomy.judgement import (
     MARKER_REASONS,
@@ -29,12 +24,13 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     explain_recovery,
     is_circular_fix,
 )
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import to_dict, value
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from pytest_failure_taxonomy.history.database import History
+    from pytest_failure_taxonomy.report.model import FailureReport
 
 MAX_ERROR: Final = 20_000
 """Characters of an error that are kept."""
@@ -93,7 +89,7 @@ def recover(
     approach: str,
     *,
     error: str | None = None,
-    report: Mapping[str, Any] | None = None,
+    report: FailureReport | None = None,
     success: bool = False,
     commit: str | None = None,
 ) -> Recovery:
@@ -107,8 +103,7 @@ def recover(
         subtask: the subtask's id.
         approach: what was tried, in words.
         error: what the failed attempt has printed.
-        report: the JSON object of the run's report, in place of `error`; a run without a verdict is
-            a success.
+        report: of the run, in place of `error`; a run without a verdict is a success.
         success: the attempt has succeeded.
         commit: the commit that the attempt has left; by default the report's.
 
@@ -132,54 +127,48 @@ def recover(
             .order_by(ATTEMPT.at.desc(), ATTEMPT.id.desc())
             .limit(1)
         )
-    count = 1 + next(
-        (since for since, each in enumerate(reversed(tried)) if each.success),
-        len(tried),
-    )
+    count = 1
+    for earlier in reversed(tried):
+        if earlier.success:
+            break
+        count += 1
     if last_good is None and report is not None:
         last_good = baseline_commit(report)
     advice = None
-    if not attempt["success"]:
+    if not attempt.success:
         advice = explain_recovery(
-            attempt["failure_type"],
+            attempt.failure_type or FailureType.UNKNOWN,
             attempt_count=count,
             last_good_commit=last_good,
             traits=_traits_of(attempt, report),
         )
     return Recovery(
-        success=attempt["success"],
-        failure_type=attempt["failure_type"],
-        failure_reason=attempt["reason"],
+        success=attempt.success,
+        failure_type=attempt.failure_type,
+        failure_reason=attempt.reason,
         action=None if advice is None else str(advice.action),
         reason=None if advice is None else advice.reason,
         hints=() if advice is None else advice.hints,
-        is_circular=is_circular_fix(approach, [each.approach for each in tried]),
+        is_circular=is_circular_fix(approach, [past.approach for past in tried]),
         attempt_count=count,
         last_good_commit=last_good,
         tried=tuple(tried),
     )
 
 
-def _traits_of(
-    attempt: Mapping[str, Any], report: Mapping[str, Any] | None
-) -> FailureTraits:
-    if report is not None:
-        decoded = as_value(report)
-        if decoded.verdict is not None:
-            return traits_of(decoded, decoded.verdict)
+def _traits_of(attempt: PastAttempt, report: FailureReport | None) -> FailureTraits:
+    if report is not None and report.verdict is not None:
+        return traits_of(report, report.verdict)
     # Of a text there is only its type: a build or a check that failed fails again.
-    is_unknown = attempt["failure_type"] == FailureType.UNKNOWN
-    return FailureTraits(
-        reason=attempt["reason"], retryable=None if is_unknown else False
-    )
+    is_unknown = attempt.failure_type == FailureType.UNKNOWN
+    return FailureTraits(reason=attempt.reason, retryable=None if is_unknown else False)
 
 
-def add_attempt_of(connection: Connection, report: Mapping[str, Any]) -> None:
-    """Record the attempt that a run says it was, within the transaction that takes the run in."""
-    attempt = report["attempt"]
-    if attempt is not None and attempt["subtask"] and attempt["approach"]:
-        subtask, approach = attempt["subtask"], attempt["approach"]
-        _record(connection, subtask, approach, None, report)
+def add_attempt_of(connection: Connection, report: FailureReport) -> None:
+    """Record the attempt that a run says it was, in the transaction that adds the run."""
+    attempt = report.attempt
+    if attempt is not None and attempt.subtask and attempt.approach:
+        _record(connection, attempt.subtask, attempt.approach, None, report)
 
 
 def _record(
@@ -187,55 +176,59 @@ def _record(
     subtask: str,
     approach: str,
     error: str | None,
-    report: Mapping[str, Any] | None,
+    report: FailureReport | None,
     *,
     success: bool = False,
     commit: str | None = None,
-) -> tuple[dict[str, Any], list[PastAttempt]]:
-    """Judge and write an attempt; return its row, and the earlier attempts at the subtask.
+) -> tuple[PastAttempt, list[PastAttempt]]:
+    """Judge and write an attempt; return it, and the earlier attempts at the subtask.
 
     That of a run replaces what was recorded of the same run before.
     """
-    verdict = run_id = git = None
+    tried = _attempts_of(connection, subtask)
+    earlier = [past.approach for past in tried]
+    verdict = run_id = None
     at = datetime.now(UTC).replace(tzinfo=None)
     if report is not None:
-        verdict, run_id, at = report["verdict"], report["run"]["id"], started_at(report)
-        git = report["environment"]["git"]
+        verdict, run_id, at = report.verdict, report.run.id, started_at(report)
+        git = report.environment.git
+        if not commit and git is not None and not git.dirty:
+            commit = git.commit
         success = success or verdict is None
-    tried = [
-        each
-        for each in _attempts_of(connection, subtask)
-        if run_id is None or each.run_id != run_id
-    ]
-    # A harness tries one system again and again on purpose.
-    is_trial = report is not None and report["trial"] is not None
-    earlier = [] if is_trial else [each.approach for each in tried]
+        tried = [past for past in tried if past.run_id != run_id]
+        # A harness tries one system again and again on purpose.
+        is_trial = report.trial is not None
+        earlier = [] if is_trial else [past.approach for past in tried]
     failure_type = reason = None
-    if not success and verdict is not None:
-        error, reason = verdict["message"], verdict["reason"]
-        failure_type = verdict["failure_type"] or FailureType.UNKNOWN
+    if success:
+        error = None
+    elif verdict is not None:
+        error, reason = verdict.message, verdict.reason
+        failure_type = verdict.failure_type or FailureType.UNKNOWN
         if failure_type == FailureType.UNKNOWN and is_circular_fix(approach, earlier):
             failure_type = FailureType.CIRCULAR_FIX
-    elif not success:
+    else:
         error = error or ""
         reason = MARKER_REASONS.get(marker_in(error) or "")
         failure_type = classify_failure(
             error, subtask, history=earlier, approach=approach
         )
-    attempt = {
-        "subtask_id": subtask,
-        "approach": approach,
-        "success": success,
-        "error": None if success else clean_text(error, MAX_ERROR),
-        "failure_type": None if failure_type is None else str(failure_type),
-        "reason": None if reason is None else str(reason),
-        "run_id": run_id,
-        "commit_id": commit or (git["commit"] if git and not git["dirty"] else None),
-        "at": at,
-    }
+    attempt = PastAttempt(
+        subtask_id=subtask,
+        approach=approach,
+        success=success,
+        error=clean_text(error, MAX_ERROR),
+        failure_type=failure_type and str(failure_type),
+        reason=reason and str(reason),
+        run_id=run_id,
+        commit=commit or None,
+        at=at,
+    )
     if run_id is not None:
         connection.execute(delete(ATTEMPTS).where(ATTEMPT.run_id == run_id))
-    connection.execute(insert(ATTEMPTS), [attempt])
+    row = to_dict(attempt)
+    row["commit_id"] = row.pop("commit")
+    connection.execute(insert(ATTEMPTS), [row])
     return attempt, tried
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.output import Column, answer, tell
-from pytest_failure_taxonomy.cli.reports import load_json, reports_in
+from pytest_failure_taxonomy.cli.reports import load, reports_in
 from pytest_failure_taxonomy.errors import (
     FailureTaxonomyError,
     HistoryError,
@@ -31,6 +31,7 @@ from pytest_failure_taxonomy.text import safe_text
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.history.database import History
     from pytest_failure_taxonomy.history.questions import Wanted
+    from pytest_failure_taxonomy.report.model import FailureReport
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -134,23 +135,24 @@ def add(options: argparse.Namespace) -> int:
 
 def _load(
     path: Path, watchers: Sequence[tuple[int, list[str]]] | None = None
-) -> tuple[dict[str, Any], str]:
+) -> tuple[FailureReport, str]:
     """Return a report, or that of a JUnit file, and which of the two it is."""
     from pytest_failure_taxonomy.logs.foreign import report_from
     from pytest_failure_taxonomy.logs.junit import is_junit
     from pytest_failure_taxonomy.redaction.secrets import Secrets
+    from pytest_failure_taxonomy.report.load import decode_report
     from pytest_failure_taxonomy.survive.machine import ci_job, find_commit
     from pytest_failure_taxonomy.taxonomy.evidence import Environment
 
     if not is_junit(path):
-        return load_json(path, watchers), "report"
+        return load(path, watchers), "report"
     ci = ci_job()
     git, _ = find_commit(Path.cwd(), ci)
     environment = Environment(python="", platform="", pytest="", ci=ci, git=git)
     report = report_from(
         "junit", path, rootdir=Path.cwd(), environment=environment, redaction=Secrets()
     )
-    return report, "junit"
+    return decode_report(report), "junit"
 
 
 @worded
@@ -229,16 +231,13 @@ def new(options: argparse.Namespace) -> int:
     with _open(options) as history:
         states, proofs = states_of(history, report), proofs_of(history, report)
     rows = []
-    for group in report["groups"]:
-        group_state = states[group["fingerprint"]]
-        state = to_dict(group_state)
-        known: dict[str, Any] = {
-            "state": group_state.state,
-            "words": state_words(group_state),
-        }
-        known |= {name: group[name] for name in _OF_GROUP}
-        known["proof"] = proofs.get(group["fingerprint"], {}).get("type")
-        rows.append(known | {name: state[name] for name in _OF_STATE})
+    for group in report.groups:
+        state = states[group.fingerprint]
+        proof = proofs.get(group.fingerprint)
+        row: dict[str, Any] = {"state": state.state, "words": state_words(state)}
+        row |= {name: getattr(group, name) for name in _OF_GROUP}
+        row["proof"] = None if proof is None else proof.type
+        rows.append(row | {name: getattr(state, name) for name in _OF_STATE})
     _print(options, _table("new"), rows)
     return _FAILED if any(row["state"] in ("new", "came_back") for row in rows) else 0
 
@@ -253,10 +252,9 @@ def since(options: argparse.Namespace) -> int:
         if _FINGERPRINT.fullmatch(name):
             # It may be the key of a cause of the report in this folder, if there is one.
             path = Path(DEFAULT_REPORT)
-            causes = _load(path)[0]["causes"] if path.is_file() else ()
-            names = next(
-                (each["fingerprints"] for each in causes if each["key"] == name), [name]
-            )
+            causes = _load(path)[0].causes if path.is_file() else ()
+            named = [cause.fingerprints for cause in causes if cause.key == name]
+            names = named[0] if named else (name,)
             rows = [find_since(history, each, project=project) for each in names]
         else:
             rows = [*find_since_of_test(history, name, project=project)]
@@ -439,8 +437,8 @@ def recover(options: argparse.Namespace) -> int:
     commit = options.commit
     if options.report is not None:
         path = options.report
-        report = load_json(path)
-        if report["completeness"] == "running":
+        report = load(path)
+        if report.completeness == "running":
             raise ReportError(
                 f"{path}: its run still goes on, or has died; if it has died, complete it by: "
                 f"{our_command('finalize', str(path))}"

@@ -6,10 +6,10 @@ import os
 import re
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import unquote
 
 from pytest_failure_taxonomy.errors import HistoryError
@@ -40,6 +40,9 @@ except ImportError as error:
 # After SQLAlchemy, of which the message above says that it is missing.
 from pytest_failure_taxonomy.history.attempts import add_attempt_of  # isort: skip
 from pytest_failure_taxonomy.history.tables import METADATA, TASKS, add_run, keep_proofs  # isort: skip
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.report.model import FailureReport
 
 REVISION: Final = "0005"
 """The newest migration; a test compares it with the scripts."""
@@ -239,7 +242,7 @@ class History:
         """Let go of the database."""
         self.engine.dispose()
 
-    def add(self, report: Mapping[str, Any], *, source: str = "report") -> bool:
+    def add(self, report: FailureReport, *, source: str = "report") -> bool:
         """Take a run in, in one transaction; tell whether that changed anything.
 
         A run that is there already is replaced only by a more complete report of it, as when
@@ -247,7 +250,7 @@ class History:
         any case.
 
         Args:
-            report: the JSON object of a report of the present schema version, without secrets.
+            report: without secrets.
             source: `report`, or `junit` for one that was made of a JUnit file.
 
         Raises:
@@ -257,7 +260,7 @@ class History:
             return add(report, source)
 
     @contextmanager
-    def adding(self) -> Iterator[Callable[[Mapping[str, Any], str], bool]]:
+    def adding(self) -> Iterator[Callable[[FailureReport, str], bool]]:
         """Begin a transaction that takes in any number of runs; yield what takes in one, as `add`.
 
         A run that can't be taken in raises `HistoryError` and is left out; those before and after
@@ -266,10 +269,10 @@ class History:
         """
         with self.writing() as connection:
 
-            def add(report: Mapping[str, Any], source: str) -> bool:
-                if report["completeness"] == "running":
+            def add(report: FailureReport, source: str) -> bool:
+                if report.completeness == "running":
                     raise HistoryError(
-                        f"run {report['run']['id']}: it is still running, or was never completed; "
+                        f"run {report.run.id}: it is still running, or was never completed; "
                         "complete its report by: failure-taxonomy finalize REPORT"
                     )
                 one = connection.begin_nested()
@@ -285,7 +288,7 @@ class History:
                     one.rollback()
                     said = " ".join(str(getattr(error, "orig", error)).split())
                     raise HistoryError(
-                        f"run {report['run']['id']}: it can't be taken in: {safe_text(said, 300)}"
+                        f"run {report.run.id}: it can't be taken in: {safe_text(said, 300)}"
                     ) from None
                 one.commit()
                 return is_new

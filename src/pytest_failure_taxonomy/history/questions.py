@@ -10,7 +10,7 @@ from itertools import chain
 from math import sqrt
 from operator import attrgetter
 from statistics import NormalDist
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from sqlalchemy import (
     Column,
@@ -68,9 +68,14 @@ from pytest_failure_taxonomy.history.tables import (
     storm_of,
 )
 from pytest_failure_taxonomy.report.build import NO_PROOF
-from pytest_failure_taxonomy.report.model import CODEC
+from pytest_failure_taxonomy.report.model import CODEC, FailureReport
 from pytest_failure_taxonomy.report.summary import proof_words
-from pytest_failure_taxonomy.taxonomy.judgement import Proof
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    Group,
+    GroupHistory,
+    Proof,
+    Verdict,
+)
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted
 
@@ -512,7 +517,7 @@ def count_trials(history: History, wanted: Wanted = ALL) -> int:
 
 
 def find_new_tests(
-    history: History, report: Mapping[str, Any], nodeids: Sequence[str]
+    history: History, report: FailureReport, nodeids: Sequence[str]
 ) -> list[str]:
     """Return those of some tests that no run before that of a report has had, in their order.
 
@@ -830,26 +835,6 @@ _TESTS_OF_A_CAUSE: Final = 5
 
 
 @value
-class GroupState:
-    """What earlier runs say of one group of failures."""
-
-    state: str
-    """`new`, `came_back`, `known` or `flaky`."""
-    first_seen: datetime | None
-    first_commit: str | None
-    runs: int
-    """Earlier runs that had it."""
-    last_passed_commit: str | None
-    distributions_changed: tuple[str, ...] | None = None
-    """What is installed in other versions than when its tests passed last; `None` where that is not
-    known."""
-    flaky_failures: int = 0
-    """Of the group's flakiest test: runs in which it failed."""
-    flaky_runs: int = 0
-    """Of the same test: runs of which its outcome is known."""
-
-
-@value
 class Since:
     """When a cause began."""
 
@@ -877,7 +862,7 @@ class Since:
     """The type of what is proven of it."""
 
 
-def states_of(history: History, report: Mapping[str, Any]) -> dict[str, GroupState]:
+def states_of(history: History, report: FailureReport) -> dict[str, GroupHistory]:
     """Return what earlier runs say of each group of a report, by fingerprint.
 
     Earlier runs are those of the same project that began before this one; the report itself may or
@@ -892,32 +877,29 @@ def states_of(history: History, report: Mapping[str, Any]) -> dict[str, GroupSta
     if theirs has the same reason, kind and node id. It has come back if a run of the same stage and
     branch has succeeded since.
     """
-    groups = {group["fingerprint"]: group for group in report["groups"]}
-    verdict = report["verdict"]
+    groups = {group.fingerprint: group for group in report.groups}
+    verdict = report.verdict
     with history.reading() as connection:
         earlier = _Earlier(connection, report)
         states = earlier.states_of(groups) if groups else {}
         if verdict is not None:
-            codes = [(group["reason"], group["kind"]) for group in groups.values()]
-            if (verdict["reason"], verdict["kind"]) not in codes:
-                states[VERDICT] = earlier.state_of_verdict()
+            codes = [(group.reason, group.kind) for group in report.groups]
+            if (verdict.reason, verdict.kind) not in codes:
+                states[VERDICT] = earlier.state_of(verdict)
     return states
 
 
-def proofs_of(history: History, report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what is known to be proven of a report's causes, by key and by fingerprint.
-
-    It has the form of `causes[].proof` of a report.
-    """
-    names = [cause["key"] for cause in report["causes"]]
-    names += [group["fingerprint"] for group in report["groups"]]
+def proofs_of(history: History, report: FailureReport) -> dict[str, Proof]:
+    """Return what is known to be proven of causes, by their keys and fingerprints."""
+    names = [cause.key for cause in report.causes]
+    names += [group.fingerprint for group in report.groups]
     query = select(PROOFS).where(PROOF.project_id.in_(_projects(project_of(report))))
     proofs = {}
     with history.reading() as connection:
         for row in rows_with(connection, query, PROOF.name, names):
             since = f"{row.known_since.isoformat(timespec='seconds')}Z"
-            proof = replace(_stored_proof(row.proof), known_since=since)
-            proofs[row.name] = CODEC.encode(proof)
+            proof = _stored_proof(row.proof)
+            proofs[row.name] = replace(proof, known_since=since)
     return proofs
 
 
@@ -1067,7 +1049,7 @@ _TIMES_OF_RUNS: Final = (
     func.min(RUN.started_at).label("first"),
     func.max(RUN.started_at).label("last"),
 )
-_NEW: Final = GroupState(
+_NEW: Final = GroupHistory(
     state="new", first_seen=None, first_commit=None, runs=0, last_passed_commit=None
 )
 
@@ -1075,7 +1057,7 @@ _NEW: Final = GroupState(
 class _Earlier:
     """What the runs before one run say of its failures."""
 
-    def __init__(self, connection: Connection, report: Mapping[str, Any]) -> None:
+    def __init__(self, connection: Connection, report: FailureReport) -> None:
         self._connection = connection
         self._report = report
         self._project = connection.scalar(
@@ -1084,13 +1066,11 @@ class _Earlier:
         self._branch = branch_of(report)
         self._earlier = and_(
             RUN.project_id == self._project,
-            RUN.id != report["run"]["id"],
+            RUN.id != report.run.id,
             RUN.started_at <= started_at(report),
         )
 
-    def states_of(
-        self, groups: Mapping[str, Mapping[str, Any]]
-    ) -> dict[str, GroupState]:
+    def states_of(self, groups: Mapping[str, Group]) -> dict[str, GroupHistory]:
         """Return the states of groups by fingerprint."""
         seen = self._runs_by_fingerprint(groups)
         most = max(1, min(_TESTS_OF_A_GROUP, _TESTS_OF_A_RUN // len(groups)))
@@ -1102,7 +1082,7 @@ class _Earlier:
         flaky: dict[int, FlakyRow] = {}
         for part in parts(sorted(old)):
             flaky |= _flaky_rows(self._connection, window, part)[0]
-        passes = self._passes(sorted(old), self._report["summary"]["collected"])
+        passes = self._passes(sorted(old), self._report.summary.collected)
         states = {}
         for name, rows in tests.items():
             if seen.get(name):
@@ -1140,13 +1120,13 @@ class _Earlier:
 
     def _find_tests(
         self,
-        groups: Mapping[str, Mapping[str, Any]],
+        groups: Mapping[str, Group],
         most: int,
     ) -> dict[str, list[Any]]:
         """Return the rows of the first tests of each group, as far as they are known."""
         digests = {}
         for name, group in groups.items():
-            digests[name] = [*map(digest_of, group["nodeids"][:most])]
+            digests[name] = [*map(digest_of, group.nodeids[:most])]
         of_project = select(*TEST["digest", "id", "last_passed_run"]).where(
             TEST.project_id == self._project
         )
@@ -1158,18 +1138,16 @@ class _Earlier:
             for name, of_group in digests.items()
         }
 
-    def state_of_verdict(self) -> GroupState:
-        """Return the state of the verdict."""
-        verdict = self._report["verdict"]
+    def state_of(self, verdict: Verdict) -> GroupHistory:
+        """Return the state of a verdict that no group has."""
+        nodeid = clean_text(verdict.nodeid, MAX_NODEID)
         query = (
             select(RUN.branch, *_TIMES_OF_RUNS)
             .where(
                 self._earlier,
-                RUN.reason == verdict["reason"],
-                RUN.kind == verdict["kind"],
-                RUN.nodeid.is_not_distinct_from(
-                    clean_text(verdict["nodeid"], MAX_NODEID)
-                ),
+                RUN.reason == verdict.reason,
+                RUN.kind == verdict.kind,
+                RUN.nodeid.is_not_distinct_from(nodeid),
             )
             .group_by(RUN.branch)
         )
@@ -1189,14 +1167,14 @@ class _Earlier:
         tests: list[int],
         flaky: Mapping[int, FlakyRow],
         passes: Sequence[tuple[int | None, Any]],
-    ) -> GroupState:
+    ) -> GroupHistory:
         first = min(rows, key=attrgetter("first"))
         own = [row.last for row in rows if row.branch == self._branch]
         passes_here = [
             row for row in _passes_of(tests, passes) if row.branch == self._branch
         ]
         flaky_rows = [flaky[test] for test in tests if test in flaky]
-        state = "known"
+        state: Literal["known", "flaky", "came_back"] = "known"
         failures = runs = 0
         if tests and len(flaky_rows) == len(tests):
             state = "flaky"
@@ -1205,9 +1183,9 @@ class _Earlier:
         elif own and any(row.last > max(own) for row in passes_here):
             state = "came_back"
         began = self._run(*_run_at(first.first, first.branch))
-        return GroupState(
+        return GroupHistory(
             state=state,
-            first_seen=first.first,
+            first_seen=f"{first.first.isoformat()}Z",
             first_commit=began and began.commit_id,
             runs=sum(int(row.times) for row in rows),
             **self._since_pass(self._last_pass(tests, passes)),
@@ -1277,7 +1255,7 @@ class _Earlier:
                 found.append((row.test_id, row))
                 left.discard(row.test_id)
         whole = select(RUN.branch, *_TIMES_OF_RUNS).where(
-            self._earlier, *_succeeded(self._report["run"]["stage"], collected)
+            self._earlier, *_succeeded(self._report.run.stage, collected)
         )
         found += [
             (None, row) for row in self._connection.execute(whole.group_by(RUN.branch))

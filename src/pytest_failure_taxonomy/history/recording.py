@@ -13,15 +13,14 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pytest_failure_taxonomy.history import VERDICT
 from pytest_failure_taxonomy.option_files import has_password
-from pytest_failure_taxonomy.report.amend import amend, proof_from_json
-from pytest_failure_taxonomy.report.build import JSONObject
+from pytest_failure_taxonomy.report.model import CODEC, FailureReport, JSONObject
 from pytest_failure_taxonomy.taxonomy.amendments import Amendment
-from pytest_failure_taxonomy.taxonomy.judgement import GroupHistory
-from pytest_failure_taxonomy.taxonomy.values import to_dict
+from pytest_failure_taxonomy.taxonomy.judgement import GroupHistory, Proof
+from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.text import safe_text
 
 MAX_SECONDS: Final = 2.0
@@ -38,6 +37,7 @@ _TIME_IS_OVER: Final = "Timeout ("
 _NOT_FOR_IT: Final = ("COVERAGE_PROCESS_START", "COV_CORE_SOURCE", "COV_CORE_DATAFILE")
 """Variables by which coverage would measure that process, too."""
 MAX_WORDS: Final = 500
+_TO_SECONDS: Final = len("2026-11-01T02:00:00")
 
 
 class HistoryPlugin:
@@ -74,23 +74,23 @@ def ask_history(report: JSONObject, url: str, *, adds: bool = True) -> Amendment
         adds: record the run; if not, only ask.
     """
     answer = _ask_in_process(report, url, adds=adds)
-    if isinstance(answer, dict):
-        return amendment_of(report, **answer)
+    if not answer.problem:
+        return answer
     is_shown = url and not has_password(url)
     return Amendment(
-        problem=f"the run is not in the history: {answer}",
+        problem=f"the run is not in the history: {answer.problem}",
         remedy=("history", "add", *([f"--history={url}"] if is_shown else [])),
     )
 
 
-def _ask_in_process(
-    report: JSONObject, url: str, *, adds: bool
-) -> dict[str, Any] | str:
-    """Return the answer of the process that asks a history, or in words why there is none."""
+def _ask_in_process(report: JSONObject, url: str, *, adds: bool) -> Amendment:
+    """Return the answer of the process that asks a history."""
     seconds = seconds_allowed()
     question = {"url": url, "adds": adds, "report": report, "seconds": seconds}
     if not sys.executable:
-        return "Python does not know its own program (sys.executable is empty)"
+        return Amendment(
+            problem="Python does not know its own program (sys.executable is empty)"
+        )
     library = str(Path(__file__).parents[2])
     environment = {
         name: text for name, text in os.environ.items() if name not in _NOT_FOR_IT
@@ -108,18 +108,17 @@ def _ask_in_process(
             start_new_session=True,  # a Ctrl+C is the run's
         )
     except subprocess.TimeoutExpired:
-        return "the process that asks it did not start in time"
+        return Amendment(problem="the process that asks it did not start in time")
     except (OSError, ValueError) as error:
-        return f"no process can be started: {error}"
+        return Amendment(problem=f"no process can be started: {error}")
     try:
-        answer: dict[str, Any] = json.loads(done.stdout)
+        return CODEC.decode(Amendment, json.loads(done.stdout))
     except ValueError:
         if done.stderr.startswith(_TIME_IS_OVER):
-            return f"it gave no answer within {seconds:g} s"
+            return Amendment(problem=f"it gave no answer within {seconds:g} s")
         lines = done.stderr.strip().splitlines()
         last = lines[-1] if lines else f"exit code {done.returncode}"
-        return safe_text(last, MAX_WORDS)
-    return str(answer["problem"]) if "problem" in answer else answer
+        return Amendment(problem=safe_text(last, MAX_WORDS))
 
 
 def answer() -> None:
@@ -128,36 +127,30 @@ def answer() -> None:
     from pytest_failure_taxonomy.errors import FailureTaxonomyError
 
     try:
-        known = _look_up(**question)
+        amendment = _look_up(**question)
     except FailureTaxonomyError as error:
-        known = {"problem": str(error)}
-    sys.stdout.write(json.dumps(known))
+        amendment = Amendment(problem=str(error))
+    sys.stdout.write(json.dumps(CODEC.encode(amendment)))
 
 
-def _look_up(
-    url: str, report: JSONObject, seconds: float, *, adds: bool
-) -> dict[str, Any]:
-    """Return the states and proofs of a report, and record its run."""
+def _look_up(url: str, report: JSONObject, seconds: float, *, adds: bool) -> Amendment:
+    """Return what is known of a report's failures and causes, and record its run."""
     from pytest_failure_taxonomy.history import require_libraries
 
     require_libraries()
     from pytest_failure_taxonomy.history.database import open_history
     from pytest_failure_taxonomy.history.questions import proofs_of, states_of
+    from pytest_failure_taxonomy.report.load import amend_value, decode_report
 
     faulthandler.dump_traceback_later(seconds, exit=True)
-    rootdir = report["run"]["invocation"]["rootdir"]
+    asked = decode_report(dict(report))
+    rootdir = asked.run.invocation.rootdir
     with open_history(url or None, rootdir=rootdir, wait_seconds=seconds) as history:
-        states = {}
-        for name, state in states_of(history, report).items():
-            first = state.first_seen
-            first_seen = (
-                None if first is None else f"{first.isoformat(timespec='seconds')}Z"
-            )
-            states[name] = {**to_dict(state), "first_seen": first_seen}
-        known = {"states": states, "proofs": proofs_of(history, report)}
+        states, proofs = states_of(history, asked), proofs_of(history, asked)
+        amendment = amendment_of(asked, states, proofs)
         if adds:
-            history.add(amend(report, amendment_of(report, **known)))
-    return known
+            history.add(amend_value(asked, amendment))
+    return amendment
 
 
 def seconds_allowed() -> float:
@@ -170,19 +163,19 @@ def seconds_allowed() -> float:
 
 
 def amendment_of(
-    report: JSONObject,
-    states: Mapping[str, JSONObject],
-    proofs: Mapping[str, JSONObject],
+    report: FailureReport,
+    states: Mapping[str, GroupHistory],
+    proofs: Mapping[str, Proof],
 ) -> Amendment:
     """Return what is known of a report's failures, and what is proven of its causes."""
-    histories = {name: GroupHistory(**state) for name, state in states.items()}
-    unproven = {cause["key"] for cause in report["causes"] if cause["proof"] is None}
+    histories = {}
+    for name, state in states.items():
+        first = state.first_seen
+        first_seen = first and f"{first[:_TO_SECONDS]}Z"
+        histories[name] = replace(state, first_seen=first_seen)
+    unproven = [cause.key for cause in report.causes if cause.proof is None]
     return Amendment(
         of_verdict=histories.pop(VERDICT, None),
         histories=histories,
-        proofs={
-            key: proof_from_json(proof)
-            for key, proof in proofs.items()
-            if key in unproven
-        },
+        proofs={key: proofs[key] for key in unproven if key in proofs},
     )

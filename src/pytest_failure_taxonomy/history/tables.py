@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from math import isfinite
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -46,6 +46,14 @@ from sqlalchemy import (
     update,
 )
 
+from pytest_failure_taxonomy.report.model import (
+    CODEC,
+    CollectionError,
+    Failure,
+    FailureReport,
+)
+from pytest_failure_taxonomy.taxonomy.evidence import GitState
+from pytest_failure_taxonomy.taxonomy.judgement import Cause, Proof
 from pytest_failure_taxonomy.text import bench_name
 
 METADATA: Final = MetaData()
@@ -304,9 +312,9 @@ def digest_of(nodeid: str) -> str:
     return blake2b(nodeid.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
-def started_at(report: Mapping[str, Any]) -> datetime:
+def started_at(report: FailureReport) -> datetime:
     """Return when a run started, in UTC and without a zone, as the tables have it."""
-    at = datetime.fromisoformat(report["run"]["started_at"])
+    at = datetime.fromisoformat(report.run.started_at)
     return at.astimezone(UTC).replace(tzinfo=None)
 
 
@@ -340,29 +348,29 @@ _COMPLETENESS: Final = ("running", "reconstructed", "full")
 
 def add_run(
     connection: Connection,
-    report: Mapping[str, Any],
+    report: FailureReport,
     source: str,
 ) -> bool:
     """Add a run, unless it is there already and as complete; tell which of the two."""
     columns = select(RUN.number, RUN.completeness)
-    by_id = columns.where(RUN.id == report["run"]["id"])
+    by_id = columns.where(RUN.id == report.run.id)
     known = connection.execute(by_id).first()
     if known is not None:
         rank = _COMPLETENESS.index
-        if rank(report["completeness"]) <= rank(known.completeness):
+        if rank(report.completeness) <= rank(known.completeness):
             return False
         remove_runs(connection, [known.number])
     _Addition(connection, report, source).add()
     return True
 
 
-def keep_proofs(connection: Connection, report: Mapping[str, Any]) -> None:
-    """Keep what experiments on a run have proven of its causes, in the place of earlier proofs."""
-    proven: dict[str, Mapping[str, Any]] = {}
-    for cause in report["causes"]:
-        proof = cause["proof"]
-        if proof and proof["status"] == "proven" and proof["known_since"] is None:
-            names = (cause["key"], *cause["fingerprints"])
+def keep_proofs(connection: Connection, report: FailureReport) -> None:
+    """Keep what experiments have proven of a run's causes, in place of earlier proofs."""
+    proven: dict[str, Proof] = {}
+    for cause in report.causes:
+        proof = cause.proof
+        if proof and proof.status == "proven" and proof.known_since is None:
+            names = (cause.key, *cause.fingerprints)
             proven |= dict.fromkeys(names, proof)
     if not proven:
         return
@@ -379,9 +387,9 @@ def keep_proofs(connection: Connection, report: Mapping[str, Any]) -> None:
         {
             "project_id": project,
             "name": name,
-            "type": proof["type"],
-            "proof": json.dumps(proof),
-            "known_since": min(at, since.get((name, proof["type"]), at)),
+            "type": proof.type,
+            "proof": json.dumps(CODEC.encode(proof)),
+            "known_since": min(at, since.get((name, proof.type), at)),
         }
         for name, proof in proven.items()
     ]
@@ -392,22 +400,20 @@ FEWEST_IN_STORM: Final = 10
 """Fewer may be a file whose tests need what was missing, and that somebody has run by itself."""
 
 
-def storm_of(report: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, int]:
-    """Return the cause of the environment that most tests of a run failed of, and how many did."""
-    causes = [
-        cause for cause in report["causes"] if cause["charge_to"] == "environment"
-    ]
+def storm_of(report: FailureReport) -> tuple[Cause | None, int]:
+    """Return the cause of the environment that most tests failed of, and how many did."""
+    causes = [cause for cause in report.causes if cause.charge_to == "environment"]
     if not causes:
         return None, 0
-    biggest = max(causes, key=itemgetter("count"))
-    summary = report["summary"]
-    failed = summary["failed"] + summary["errors"]
-    tests = min(biggest["count"], failed)
-    is_storm = tests >= FEWEST_IN_STORM and 2 * tests > summary["passed"] + failed
+    biggest = max(causes, key=attrgetter("count"))
+    summary = report.summary
+    failed = summary.failed + summary.errors
+    tests = min(biggest.count, failed)
+    is_storm = tests >= FEWEST_IN_STORM and 2 * tests > summary.passed + failed
     return (biggest, tests) if is_storm else (None, 0)
 
 
-def _id_of_project(connection: Connection, report: Mapping[str, Any]) -> int:
+def _id_of_project(connection: Connection, report: FailureReport) -> int:
     """Return the id of a report's project, which gets one if it has none."""
     name = project_of(report)
     project: int | None = connection.scalar(
@@ -423,37 +429,38 @@ def _insert_row(connection: Connection, table: Table, **values: Any) -> int:
     return int(key)
 
 
-def project_of(report: Mapping[str, Any]) -> str:
+def project_of(report: FailureReport) -> str:
     """Return the name of the project that a report is of.
 
-    That is the repository's name where the report has it, else the name of the root directory. A
-    trial of a harness is of its task: tests and failures of two tasks have nothing in common, even
-    where they are called the same.
+    That is the repository's name where the report has it, else the name of the root
+    directory. A trial of a harness is of its task: tests and failures of two tasks have
+    nothing in common, even where they are called the same.
     """
-    trial, repository = report["trial"] or {}, report["repository"] or {}
-    named = trial.get("task") or repository.get("name")
-    rootdir = str(report["run"]["invocation"]["rootdir"]).replace("\\", "/")
-    name = named or rootdir.rstrip("/").rpartition("/")[2] or "unknown"
-    return str(clean_text(str(name), _MAX_PROJECT))
+    rootdir = report.run.invocation.rootdir.replace("\\", "/")
+    name = rootdir.rstrip("/").rpartition("/")[2]
+    if report.trial is not None and report.trial.task:
+        name = report.trial.task
+    elif report.repository is not None and report.repository.name:
+        name = report.repository.name
+    return str(clean_text(name or "unknown", _MAX_PROJECT))
 
 
-def branch_of(report: Mapping[str, Any]) -> str | None:
-    """Return the branch that was tested, as git or the CI system tells it."""
-    environment = report["environment"]
-    git, ci = environment["git"] or {}, environment["ci"] or {}
-    if branch := git.get("branch"):
-        return str(branch)
-    ref = ci.get("ref")
-    return str(ref).removeprefix("refs/heads/") if ref else None
+def branch_of(report: FailureReport) -> str | None:
+    """Return the branch that was tested, as git or the CI system has it."""
+    git, ci = report.environment.git, report.environment.ci
+    if git is not None and git.branch:
+        return git.branch
+    if ci is not None and ci.ref:
+        return ci.ref.removeprefix("refs/heads/")
+    return None
 
 
-def installed_in(report: Mapping[str, Any]) -> list[str]:
-    """Return `name-version` of what was installed, Python too; nothing where nobody has looked."""
-    environment = report["environment"]
-    distributions = environment["distributions"]
-    if distributions is None:
+def installed_in(report: FailureReport) -> list[str]:
+    """Return `name-version` of what was installed, Python too; empty if not known."""
+    environment = report.environment
+    if environment.distributions is None:
         return []
-    return sorted([f"python-{environment['python']}", *distributions])
+    return sorted([f"python-{environment.python}", *environment.distributions])
 
 
 def remove_runs(connection: Connection, numbers: Sequence[int]) -> None:
@@ -514,20 +521,20 @@ class _Addition:
     def __init__(
         self,
         connection: Connection,
-        report: Mapping[str, Any],
+        report: FailureReport,
         source: str,
     ) -> None:
         self._connection = connection
         self._report = report
-        self._source = source if report["trial"] is None else TRIAL
+        self._source = source if report.trial is None else TRIAL
         self._at = started_at(report)
         self._project = _id_of_project(connection, report)
         self._number = 0
         # Who has to fix a cause, rather than whose code has raised it.
-        self._owners = {}
-        for cause in reversed(report["causes"]):
-            names = (cause["kind"], *cause["fingerprints"])
-            self._owners.update(dict.fromkeys(names, cause["owner"]))
+        self._owners: dict[str, str | None] = {}
+        for cause in reversed(report.causes):
+            names = (cause.kind, *cause.fingerprints)
+            self._owners.update(dict.fromkeys(names, cause.owner))
 
     def add(self) -> None:
         """Write all rows."""
@@ -557,40 +564,43 @@ class _Addition:
 
     def _insert_run(self) -> int:
         report = self._report
-        run = report["run"]
-        verdict = report["verdict"] or {}
-        shard = run["shard"] or {}
-        environment = report["environment"]
-        git, ci = environment["git"] or {}, environment["ci"] or {}
-        repository = report["repository"] or {}
+        run, verdict, ci = report.run, report.verdict, report.environment.ci
+        git = report.environment.git or GitState()
+        values = {name: getattr(report.summary, name) for name in COUNTED}
+        if verdict is not None:
+            values |= {name: getattr(verdict, name) for name in _OF_VERDICT}
+            values["message"] = clean_text(verdict.message)
+            values["nodeid"] = clean_text(verdict.nodeid, MAX_NODEID)
+            values["owner"] = self._owners.get(verdict.kind, verdict.owner)
+        if run.shard is not None:
+            values["shard_index"] = run.shard.index
+            values["shard_total"] = run.shard.total
+        commit = git.commit
+        if ci is not None:
+            commit = commit or ci.commit
+            values["ci_provider"] = clean_text(ci.provider, 32)
+            values["ci_run_id"] = clean_text(ci.run_id)
+            values["ci_job"] = clean_text(ci.job)
+        if report.repository is not None:
+            values["merge_base"] = clean_text(report.repository.merge_base, 64)
         storm, tests = storm_of(report)
-        values = {name: verdict.get(name) for name in _OF_VERDICT}
-        values |= {name: report["summary"][name] for name in COUNTED}
+        if storm is not None:
+            values["storm"] = clean_text(storm.what)
+            values["storm_tests"] = tests
         return self._insert(
             RUNS,
-            storm=storm and clean_text(storm["what"]),
-            storm_tests=tests or None,
-            id=run["id"],
+            id=run.id,
             project_id=self._project,
             source=self._source,
             started_at=self._at,
-            duration_seconds=run["duration_seconds"],
-            stage=run["stage"],
-            completeness=report["completeness"],
-            shard_index=shard.get("index"),
-            shard_total=shard.get("total"),
-            exit_code=report["exit"]["code"],
-            exit_signal=report["exit"]["signal"],
-            message=clean_text(verdict.get("message")),
-            nodeid=clean_text(verdict.get("nodeid"), MAX_NODEID),
-            owner=self._owners.get(verdict.get("kind"), verdict.get("owner")),
-            commit_id=clean_text(git.get("commit") or ci.get("commit"), 64),
+            duration_seconds=run.duration_seconds,
+            stage=run.stage,
+            completeness=report.completeness,
+            exit_code=report.exit.code,
+            exit_signal=report.exit.signal,
+            commit_id=clean_text(commit, 64),
             branch=clean_text(branch_of(report)),
-            dirty=git.get("dirty"),
-            merge_base=clean_text(repository.get("merge_base"), 64),
-            ci_provider=clean_text(ci.get("provider"), 32),
-            ci_run_id=clean_text(ci.get("run_id")),
-            ci_job=clean_text(ci.get("job")),
+            dirty=git.dirty,
             added_at=datetime.now(UTC).replace(tzinfo=None),
             environment_id=self._insert_environment(),
             **values,
@@ -610,18 +620,20 @@ class _Addition:
         """Return how each test ended, by its node id; without `tests`, of those that failed."""
         report = self._report
         ends: dict[str, _End] = {}
-        for test in report["tests"] or ():
-            ends[_nodeid_of(test)] = _End(test["outcome"], test["duration_seconds"])
-        for failure in report["failures"]:
-            nodeid = _nodeid_of(failure)
+        for test in report.tests or ():
+            ends[_clean_nodeid(test.nodeid)] = _End(test.outcome, test.duration_seconds)
+        for failure in report.failures:
+            nodeid = _clean_nodeid(failure.nodeid)
             if nodeid in ends and ends[nodeid].outcome in _FAILED:
                 continue
-            outcome = "failed" if failure["phase"] == "call" else "error"
-            ends[nodeid] = _End(outcome, failure["duration_seconds"])
-        for error in report["collection_errors"]:
-            ends.setdefault(_nodeid_of(error), _End("error", None))
-        for test in report["in_flight"]:
-            ends[_nodeid_of(test)] = _End("in_flight", test["elapsed_seconds"])
+            outcome = "failed" if failure.phase == "call" else "error"
+            ends[nodeid] = _End(outcome, failure.duration_seconds)
+        for error in report.collection_errors:
+            ends.setdefault(_clean_nodeid(error.nodeid), _End("error", None))
+        for running in report.in_flight:
+            ends[_clean_nodeid(running.nodeid)] = _End(
+                "in_flight", running.elapsed_seconds
+            )
         return ends
 
     def _update_tests(self, ends: Mapping[str, _End]) -> dict[str, Row[Any]]:
@@ -730,7 +742,7 @@ class _Addition:
 
     def _insert_causes(self) -> dict[str, int]:
         """Add the causes that are new; return the ids of all by fingerprint."""
-        groups = {group["fingerprint"]: group for group in self._report["groups"]}
+        groups = {group.fingerprint: group for group in self._report.groups}
         of_project = select(CAUSES).where(CAUSE.project_id == self._project)
         rows = rows_with(self._connection, of_project, CAUSE.fingerprint, groups)
         ids = {row.fingerprint: int(row.id) for row in rows}
@@ -740,10 +752,10 @@ class _Addition:
                     CAUSES,
                     project_id=self._project,
                     fingerprint=fingerprint,
-                    reason=group["reason"],
-                    kind=group["kind"],
-                    title=clean_text(group["title"]),
-                    owner=self._owners.get(fingerprint, group["owner"]),
+                    reason=group.reason,
+                    kind=group.kind,
+                    title=clean_text(group.title),
+                    owner=self._owners.get(fingerprint, group.owner),
                 )
         return ids
 
@@ -753,28 +765,27 @@ class _Addition:
         causes: Mapping[str, int],
     ) -> None:
         report = self._report
-        failures = [
-            (failure, failure["phase"], failure["fingerprint"])
-            for failure in report["failures"]
-        ]
         by_node = {}
-        for group in report["groups"]:
-            by_node.update(dict.fromkeys(group["nodeids"], group["fingerprint"]))
+        for group in report.groups:
+            by_node.update(dict.fromkeys(group.nodeids, group.fingerprint))
+        failures: list[tuple[Failure | CollectionError, str, str | None]] = [
+            (failure, failure.phase, failure.fingerprint) for failure in report.failures
+        ]
         failures += [
-            (error, "collect", by_node.get(error["nodeid"]))
-            for error in report["collection_errors"]
+            (error, "collect", by_node.get(error.nodeid))
+            for error in report.collection_errors
         ]
         rows = []
         seconds_by_cause = dict.fromkeys(causes, 0.0)
         for failure, phase, fingerprint in failures:
             # Groups are capped as well.
-            if fingerprint not in causes:
+            if fingerprint is None or fingerprint not in causes:
                 continue
-            seconds = failure.get("duration_seconds")
+            seconds = getattr(failure, "duration_seconds", None)
             seconds_by_cause[fingerprint] += seconds or 0.0
             row = {
                 "run_number": self._number,
-                "test_id": tests[_nodeid_of(failure)].id,
+                "test_id": tests[_clean_nodeid(failure.nodeid)].id,
                 "cause_id": causes[fingerprint],
                 "phase": phase,
                 "seconds": seconds,
@@ -786,17 +797,17 @@ class _Addition:
         rows = [
             {
                 "run_number": self._number,
-                "cause_id": causes[group["fingerprint"]],
-                "count": group["count"],
-                "seconds": seconds_by_cause[group["fingerprint"]],
-                "in_storm": storm and group["fingerprint"] in storm["fingerprints"],
+                "cause_id": causes[group.fingerprint],
+                "count": group.count,
+                "seconds": seconds_by_cause[group.fingerprint],
+                "in_storm": storm and group.fingerprint in storm.fingerprints,
             }
-            for group in report["groups"]
+            for group in report.groups
         ]
         self._insert_all(RUN_CAUSES, rows)
 
     def _insert_benches(self) -> None:
-        for bench in self._report["bench"]:
+        for bench in self._report.bench:
             gate = bench.get("gate") or {}
             bound = bench.get("lower_bound_95") or {}
             self._insert(
@@ -811,11 +822,13 @@ class _Addition:
             )
 
 
-def _message_of(failure: Mapping[str, Any]) -> str:
-    exception = failure["exception"] or {}
-    message = exception.get("message") or failure.get("message") or ""
-    return f"{exception['type']}: {message}" if exception else message
+def _message_of(failure: Failure | CollectionError) -> str:
+    raised = failure.exception
+    message = "" if raised is None else raised.message
+    if not message and isinstance(failure, CollectionError):
+        message = failure.message
+    return message if raised is None else f"{raised.type}: {message}"
 
 
-def _nodeid_of(test: Mapping[str, Any]) -> str:
-    return clean_text(test["nodeid"], MAX_NODEID) or ""
+def _clean_nodeid(nodeid: str) -> str:
+    return clean_text(nodeid, MAX_NODEID) or ""

@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.history.database import History
+    from pytest_failure_taxonomy.report.model import FailureReport
 
 FAILED: Final = "failed"
 _SUCCEEDED: Final = frozenset(
@@ -76,7 +77,7 @@ def record_task(
     status: str,
     *,
     log: str | None = None,
-    report: dict[str, Any] | None = None,
+    report: FailureReport | None = None,
     known: Iterable[str] = (),
     based_on: str | None = None,
 ) -> str | None:
@@ -131,7 +132,7 @@ def record_task(
 
 def _failure_reason(
     log: str | None,
-    report: dict[str, Any] | None,
+    report: FailureReport | None,
     known: Iterable[str],
 ) -> str:
     """Return the marker of a log or a report, else the reason of the report's verdict."""
@@ -141,11 +142,10 @@ def _failure_reason(
         return find_marker(log, known=known)
     if report is None:
         return UNKNOWN_MARKER
-    for failure in reversed(report["failures"]):
-        if failure["marker"]:
-            return validate_marker(failure["marker"], known)
-    verdict = report["verdict"] or {}
-    return str(verdict.get("reason", UNKNOWN_MARKER))
+    for failure in reversed(report.failures):
+        if failure.marker:
+            return validate_marker(failure.marker, known)
+    return UNKNOWN_MARKER if report.verdict is None else str(report.verdict.reason)
 
 
 def list_tasks(history: History) -> list[TaskState]:

@@ -416,11 +416,10 @@ class _Asked:
         from pytest_failure_taxonomy.history.questions import find_since, states_of
         from pytest_failure_taxonomy.history.tables import project_of
 
-        content = as_json(report)  # as the history reads it
         seen: dict[int, str] = {}
         past: dict[int, list[str]] = {}
         with self._history(report) as history:
-            states = states_of(history, content)
+            states = states_of(history, report)
             for number, cause in causes.items():
                 names = [name for name in cause.fingerprints if name in states]
                 state = next((states[name] for name in names), states.get(VERDICT))
@@ -431,7 +430,7 @@ class _Asked:
                     continue
                 past[number] = [f"history: {state_words(state)}"]
                 if state.state != "new" and names:
-                    row = find_since(history, names[0], project=project_of(content))
+                    row = find_since(history, names[0], project=project_of(report))
                     past[number] += _told(row, told)
                 elif state.last_passed_commit:
                     past[number].append(
@@ -451,7 +450,7 @@ class _Asked:
             find_since if set(name) <= set("0123456789abcdef") else find_since_of_test
         )
         with self._history(report) as history:
-            found = find(history, name, project=project_of(as_json(report)))
+            found = find(history, name, project=project_of(report))
         return found if isinstance(found, tuple) else (found,)
 
     @worded
@@ -464,7 +463,7 @@ class _Asked:
         with suppress(ReportError):  # the history may be elsewhere
             report = self._report()
         with self._history(report) as history:
-            project = project_of(as_json(report)) if report else None
+            project = project_of(report) if report else None
             wanted = questions.Wanted(project=project)
             runs = questions.list_runs(history, wanted, limit=questions.WINDOW_RUNS)
             rows = questions.find_flaky(

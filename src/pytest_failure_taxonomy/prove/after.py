@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.prove import causes, rates, recorded
 from pytest_failure_taxonomy.prove.experiment import Experiments, OutOfTime, Victim
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import counted
 from pytest_failure_taxonomy.text import first_line
@@ -90,7 +91,7 @@ def _excluded(passed: int) -> str:
 
 
 def _known_by_history(
-    report: Mapping[str, Any], nodeid: str, url: str | None
+    report: FailureReport, nodeid: str, url: str | None
 ) -> rates.Count:
     """Return how often a test has failed in earlier runs."""
     try:
@@ -98,7 +99,7 @@ def _known_by_history(
         from pytest_failure_taxonomy.history.questions import Wanted, find_flaky
         from pytest_failure_taxonomy.history.tables import project_of
 
-        rootdir = report["run"]["invocation"]["rootdir"]
+        rootdir = report.run.invocation.rootdir
         with open_history(url, rootdir=rootdir, create=False) as history:
             for row in find_flaky(
                 history, Wanted(nodeid=nodeid, project=project_of(report))
@@ -129,7 +130,7 @@ def are_new_tests_sound(task: recorded.Task, history: str | None = None) -> bool
 
     report, tell = task.report, task.tell
     experiments = recorded.experiments_of(task, recorded.setup_of(report))
-    rootdir = report["run"]["invocation"]["rootdir"]
+    rootdir = report.run.invocation.rootdir
     with open_history(history, rootdir=rootdir, create=False) as opened, experiments:
         experiments.start()
         new = find_new_tests(opened, report, experiments.nodeids)

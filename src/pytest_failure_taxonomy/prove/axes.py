@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from calendar import isleap
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -28,6 +28,7 @@ from pytest_failure_taxonomy.prove.experiment import (
     Victim,
 )
 from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.judgement import Proof
 from pytest_failure_taxonomy.taxonomy.values import value
 
 Base = Literal["fails", "passes", "mixed"]
@@ -135,12 +136,12 @@ def axes_of(
 def conditions_of(
     experiments: Experiments,
     victim: Victim,
-    proof: Mapping[str, Any],
+    proof: Proof,
     recorded_at: datetime,
 ) -> Conditions | None:
     """Return the conditions in which a test fails by its proof; `None` if they can't be had."""
-    name, state = proof["type"].removeprefix("axis."), proof["state"] or ""
-    if name == proof["type"]:
+    name, state = proof.type.removeprefix("axis."), proof.state or ""
+    if name == proof.type:
         return AS_RECORDED
     for base in get_args(Base):
         axes = axes_of(

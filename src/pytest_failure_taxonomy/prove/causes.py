@@ -11,9 +11,8 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.prove import recorded
@@ -26,11 +25,13 @@ from pytest_failure_taxonomy.prove.experiment import (
 )
 from pytest_failure_taxonomy.prove.ladder import MOST_RUNS, Climb, Ladder
 from pytest_failure_taxonomy.prove.state import changed_files, take_files
-from pytest_failure_taxonomy.report.amend import with_proofs
-from pytest_failure_taxonomy.report.model import CODEC
+from pytest_failure_taxonomy.report.load import amend_value
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import proof_words
-from pytest_failure_taxonomy.taxonomy.judgement import Proof
+from pytest_failure_taxonomy.taxonomy.amendments import Amendment
+from pytest_failure_taxonomy.taxonomy.judgement import Cause, Proof
+from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import (
     counted,
     listed,
@@ -59,7 +60,7 @@ _ENDS_WORDS: Final[Mapping[Result, str]] = {
 
 def prove_causes(
     path: Path, task: recorded.Task, *, resumes: bool = False
-) -> tuple[dict[str, Any], bool]:
+) -> tuple[FailureReport, bool]:
     """Return a report with what experiments show of its causes, and whether all are proven.
 
     Args:
@@ -103,9 +104,9 @@ def prove_causes(
             if isinstance(proof, str):
                 tell(f"{_INDENT}{proof}")
                 continue
-            undecided -= proof["status"] == "proven"
-            if proof["type"] == "order.polluted":
-                suspects[tuple(proof["nodeids"])] = None
+            undecided -= proof.status == "proven"
+            if proof.type == "order.polluted":
+                suspects[proof.nodeids] = None
             report = tell_and_keep(task, report, cause, proof)
         if Path.cwd() != setup.rootdir:
             tell(f"the commands are for {setup.rootdir}")
@@ -134,14 +135,14 @@ def _files_besides(report: Path, rootdir: Path) -> dict[str, tuple[int, int]]:
 
 def in_turn(
     task: recorded.Task,
-    causes: Sequence[tuple[int, dict[str, Any]]],
+    causes: Sequence[tuple[int, Cause]],
     experiments: Experiments,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Cause]:
     """Yield causes that have tests, each with its share of the time; its line is printed."""
     until = experiments.until
     for index, (number, cause) in enumerate(causes):
-        tests = listed(cause["nodeids"], 1) or "no test"
-        task.tell(f"{number}. {cause['count']} x {cause['what']}: {tests}")
+        tests = listed(cause.nodeids, 1) or "no test"
+        task.tell(f"{number}. {cause.count} x {cause.what}: {tests}")
         if not recorded.victims_of(task.report, cause):
             task.tell(f"{_INDENT}no test of its own fails, so there is nothing to run")
             continue
@@ -151,22 +152,18 @@ def in_turn(
 
 
 def tell_and_keep(
-    task: recorded.Task,
-    report: dict[str, Any],
-    cause: Mapping[str, Any],
-    proof: dict[str, Any],
-) -> dict[str, Any]:
-    """Print a proof with its command, and return the report with it; a better one stays."""
-    first_nodeid = next(iter(cause["nodeids"]), None)
-    lines = [*proof_words(CODEC.decode(Proof, proof), first_nodeid)]
-    if proof["command"] and proof["status"] != "undecided":
-        lines.append(proof["command"])
-    report = with_proofs(report, {cause["key"]: proof})
-    better = next(
-        known["proof"] for known in report["causes"] if known["key"] == cause["key"]
-    )
-    if (better["type"], better["status"]) != (proof["type"], proof["status"]):
-        lines.append(f"what was proven before stays in the report: {better['type']}")
+    task: recorded.Task, report: FailureReport, cause: Cause, proof: Proof
+) -> FailureReport:
+    """Print a proof and its command; return the report with it. A better one stays."""
+    first_nodeid = next(iter(cause.nodeids), None)
+    lines = [*proof_words(proof, first_nodeid)]
+    if proof.command and proof.status != "undecided":
+        lines.append(proof.command)
+    report = amend_value(report, Amendment(proofs={cause.key: proof}))
+    known = {known.key: known.proof for known in reversed(report.causes)}
+    best = known[cause.key]
+    if best and (best.type, best.status) != (proof.type, proof.status):
+        lines.append(f"what was proven before stays in the report: {best.type}")
     for line in lines:
         task.tell(f"{_INDENT}{line}")
     task.save(report)
@@ -174,14 +171,14 @@ def tell_and_keep(
 
 
 def causes_of(
-    report: Mapping[str, Any], number: int | None, *, resumes: bool = False
-) -> list[tuple[int, dict[str, Any]]]:
+    report: FailureReport, number: int | None, *, resumes: bool = False
+) -> list[tuple[int, Cause]]:
     """Return causes with their numbers: all, one, or those that are not decided.
 
     Raises:
         SettingsError: there is none.
     """
-    causes = list(enumerate(report["causes"], 1))
+    causes = list(enumerate(report.causes, 1))
     if not causes:
         raise SettingsError("prove: nothing failed in this run")
     if number is not None:
@@ -196,7 +193,7 @@ def causes_of(
     undecided = [
         (number, cause)
         for number, cause in causes
-        if cause["proof"] is None or cause["proof"]["status"] not in _DECIDED
+        if cause.proof is None or cause.proof.status not in _DECIDED
     ]
     if not undecided:
         raise SettingsError(
@@ -206,13 +203,13 @@ def causes_of(
 
 
 def _prove(
-    report: Mapping[str, Any],
-    cause: Mapping[str, Any],
+    report: FailureReport,
+    cause: Cause,
     experiments: Experiments,
     suspects: tuple[tuple[str, ...], ...],
     not_tried: dict[str, str],
     not_known: tuple[str, ...],
-) -> dict[str, Any] | str:
+) -> Proof | str:
     """Return the proof of a cause, or a sentence that says why there is none."""
     victims = recorded.victims_of(report, cause)
     nodeids, natural = experiments.nodeids, experiments.natural
@@ -228,11 +225,10 @@ def _prove(
     before = recorded.order_before(report, experiments, victim.nodeid)
     if before is None:
         before = nodeids[: nodeids.index(victim.nodeid)]
-    seconds = 4 * (report["run"]["duration_seconds"] or 0.0)
+    seconds = 4 * (report.run.duration_seconds or 0.0)
     others: tuple[str, ...] = ()
     if seconds < experiments.until - time.monotonic():
         others = tuple(nodeid for nodeid in natural if nodeid != victim.nodeid)
-    recorded_at = datetime.fromisoformat(report["run"]["started_at"])
     climb = Climb(
         victim=victim,
         recorded=before,
@@ -241,13 +237,13 @@ def _prove(
         suspects=suspects,
         suspicions=_installed_since(cause),
         not_known=not_known,
-        program=reproduction_of(dict(report)).program,
+        program=reproduction_of(report).program,
         axes=lambda base, uses_random: axes_of(
             experiments,
             victim,
             base,
             uses_random=uses_random,
-            recorded_at=recorded_at,
+            recorded_at=recorded.time_of(report),
         ),
     )
     ladder = Ladder(experiments, climb)
@@ -262,21 +258,21 @@ def _prove(
     most = 2 if experiments.why_no_forks else _MOST_ALIKE
     if exceptions := _exceptions(experiments, alike[:most], proof):
         words = f"another cause for {listed(exceptions, _MOST_NAMED)}"
-        proof["suspicions"].append(words)
+        proof = replace(proof, suspicions=(*proof.suspicions, words))
     return proof
 
 
 def _exceptions(
-    experiments: Experiments, others: Sequence[Victim], proof: Mapping[str, Any]
+    experiments: Experiments, others: Sequence[Victim], proof: Proof
 ) -> list[str]:
     """Return for which other tests of a cause, which failed alike, the proof is not true."""
-    names = tuple(proof["nodeids"])
-    if proof["status"] != "proven":
+    names = proof.nodeids
+    if proof.status != "proven":
         return []
-    ends = _ENDS.get(proof["type"], ())
+    ends = _ENDS.get(proof.type, ())
     expected = [*zip(((), names), ends, strict=False)]
     # Alone the first test ends in another way, too.
-    if (proof["without"] or {}).get("state"):
+    if proof.without is not None and proof.without.state:
         expected = expected[1:]
     exceptions = []
     with suppress(OutOfTime):
@@ -294,11 +290,11 @@ def _exceptions(
 
 
 def _not_known(
-    report: Mapping[str, Any], files: Mapping[str, tuple[int, int]]
+    report: FailureReport, files: Mapping[str, tuple[int, int]]
 ) -> Iterator[str]:
     """Yield what may make a test fail each time besides the test itself."""
-    began_ns = datetime.fromisoformat(report["run"]["started_at"]).timestamp() * 1e9
-    args = " ".join(report["run"]["invocation"]["args"])  # which name reports
+    began_ns = recorded.time_of(report).timestamp() * 1e9
+    args = " ".join(report.run.invocation.args)  # which name reports
     written = sorted(
         name
         for name, (_, written_ns) in files.items()
@@ -306,13 +302,14 @@ def _not_known(
     )
     if written:
         yield f"files that were written since the run began: {listed(written, _MOST_NAMED)}"
-    if deselected := report["summary"]["deselected"]:
+    if deselected := report.summary.deselected:
         yield f"it may need one of {counted(deselected, 'test')} that the run had deselected"
 
 
-def _installed_since(cause: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what is installed in other versions since the tests have passed, if that is known."""
-    changed = (cause["history"] or {}).get("distributions_changed")
-    if not changed:
+def _installed_since(cause: Cause) -> tuple[str, ...]:
+    """Return what is installed in other versions since the last pass, if known."""
+    history = cause.history
+    if history is None or not history.distributions_changed:
         return ()
-    return (f"environment: {listed(changed, _MOST_NAMED)} since the last pass",)
+    changed = listed(history.distributions_changed, _MOST_NAMED)
+    return (f"environment: {changed} since the last pass",)

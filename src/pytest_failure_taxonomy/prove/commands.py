@@ -9,13 +9,15 @@ import signal
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pytest_failure_taxonomy.cli import output
-from pytest_failure_taxonomy.cli.reports import load_json
+from pytest_failure_taxonomy.cli.reports import load
 from pytest_failure_taxonomy.errors import HistoryError, SettingsError
 from pytest_failure_taxonomy.faces import append_proofs
 from pytest_failure_taxonomy.options import PROVING_VARIABLE
+from pytest_failure_taxonomy.report.load import as_json
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.text import first_line, safe_text
 
@@ -38,9 +40,9 @@ def prove(options: argparse.Namespace) -> int:
     path = Path(options.report)
     report = _load_agreed("prove", options)
 
-    def save(report: dict[str, Any]) -> None:
+    def save(report: FailureReport) -> None:
         with output.writing_to(path):
-            write_report(path, report)
+            write_report(path, as_json(report))
 
     task = Task(
         report=report,
@@ -85,7 +87,7 @@ def bisect_step(options: argparse.Namespace) -> int:
     return code
 
 
-def _load_agreed(command: str, options: argparse.Namespace) -> dict[str, Any]:
+def _load_agreed(command: str, options: argparse.Namespace) -> FailureReport:
     """Return a report whose pytest may be run; the command of an odd one is shown.
 
     Raises:
@@ -95,7 +97,7 @@ def _load_agreed(command: str, options: argparse.Namespace) -> dict[str, Any]:
     from pytest_failure_taxonomy.prove.consent import doubts_about
     from pytest_failure_taxonomy.prove.recorded import setup_of
 
-    report = load_json(Path(options.report))
+    report = load(Path(options.report))
     if PROVING_VARIABLE in os.environ:  # pytest has just written it
         return report
     setup = setup_of(report)
@@ -119,13 +121,13 @@ def _load_agreed(command: str, options: argparse.Namespace) -> dict[str, Any]:
     return report
 
 
-def _remember(report: dict[str, Any], url: str | None) -> None:
+def _remember(report: FailureReport, url: str | None) -> None:
     """Keep what is proven in the history, if the run is in one."""
-    if not any(cause["history"] and cause["proof"] for cause in report["causes"]):
+    if not any(cause.history and cause.proof for cause in report.causes):
         return
     from pytest_failure_taxonomy.history import open_history
 
-    rootdir = report["run"]["invocation"]["rootdir"]
+    rootdir = report.run.invocation.rootdir
     try:
         with open_history(url, rootdir=rootdir, create=False) as history:
             history.add(report)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.prove import recorded
@@ -26,10 +26,12 @@ from pytest_failure_taxonomy.prove.experiment import (
     Outcome,
     Setup,
 )
-from pytest_failure_taxonomy.prove.rates import in_report
+from pytest_failure_taxonomy.prove.rates import make_proof
 from pytest_failure_taxonomy.prove.search import Walk
-from pytest_failure_taxonomy.report.build import NO_PROOF, JSONObject
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.system.process import ask_git
+from pytest_failure_taxonomy.taxonomy.evidence import GitState
+from pytest_failure_taxonomy.taxonomy.judgement import Proof
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import counted, listed
 from pytest_failure_taxonomy.text import first_line
@@ -216,7 +218,7 @@ def built_modules(source: Path) -> list[str]:
 
 def find_commits(
     task: recorded.Task, good: str | None = None
-) -> tuple[JSONObject, bool]:
+) -> tuple[FailureReport, bool]:
     """Return a report with the commits since which its causes fail, and whether all are proven.
 
     Args:
@@ -231,7 +233,7 @@ def find_commits(
     chosen = causes_of(report, task.number)
     setup = recorded.setup_of(report)
     source = toplevel_of(setup.folder)
-    git_then = report["environment"]["git"] or {}
+    git_then = report.environment.git or GitState()
     if built := built_modules(source):
         tell(f"what git ignores is taken as it is in {source}: {listed(built, _SHOWN)}")
     not_found = len(chosen)
@@ -239,17 +241,20 @@ def find_commits(
         place = Place(setup, source, folder)
         with recorded.experiments_of(task, place.setup) as experiments:
             for cause in in_turn(task, chosen, experiments):
-                begin = good or (cause["history"] or {}).get("last_passed_commit")
+                begin = good
+                if begin is None and cause.history is not None:
+                    begin = cause.history.last_passed_commit
                 if begin is None:
                     tell(f"   it is not known where it passed; {_GIVE_ONE}")
                     continue
                 repeat = recorded.repeat_of(report, cause, experiments)
-                rows = commits_between(source, begin, git_then.get("commit") or "HEAD")
+                rows = commits_between(source, begin, git_then.commit or "HEAD")
                 proof = _prove(place, rows, built, experiments, repeat, tell)
-                if git_then.get("dirty") and proof["status"] == "undecided":
-                    proof["suspicions"].append("what was not committed when it failed")
+                if git_then.dirty and proof.status == "undecided":
+                    words = "what was not committed when it failed"
+                    proof = replace(proof, suspicions=(*proof.suspicions, words))
                 report = tell_and_keep(task, report, cause, proof)
-                not_found -= proof["status"] == "proven"
+                not_found -= proof.status == "proven"
     return report, not not_found
 
 
@@ -260,7 +265,7 @@ def _prove(
     experiments: Experiments,
     repeat: recorded.Repeat,
     tell: Callable[[str], None],
-) -> JSONObject:
+) -> Proof:
     """Return a proof that says since which commit a cause is there."""
 
     def words(commit: str) -> str:
@@ -287,29 +292,30 @@ def _prove(
     steps = counted(len(rows).bit_length() - 1, "step")
     tell(f"   {commits} since {words(good)}: about {steps}")
     result = walk.find()
-    proof = {**NO_PROOF, "type": "commit"}
     if isinstance(result, str):
         suspicions = []
         if walk.counts[bad].failed:
             for commit, share in walk.likeliest()[:_SHOWN]:
                 if commit != good:
                     suspicions.append(f"{share:.0%} {words(commit)}")
-        proof |= {"status": "undecided", "state": result, "suspicions": suspicions}
-        return proof
+        suspected = tuple(suspicions)
+        return make_proof("commit", "undecided", state=result, suspicions=suspected)
     commit, parent = result
-    return proof | {
-        "status": "proven",
-        "state": words(commit),
-        **in_report(walk.counts[commit], walk.counts[parent]),
-        "command": f"git show {commit[:12]}",
-    }
+    return make_proof(
+        "commit",
+        "proven",
+        walk.counts[commit],
+        walk.counts[parent],
+        state=words(commit),
+        command=f"git show {commit[:12]}",
+    )
 
 
-def bisect_step(report: Mapping[str, Any], *, number: int, times: int) -> Outcome:
+def bisect_step(report: FailureReport, *, number: int, times: int) -> Outcome:
     """Return how the test of a cause ends in the checkout that is the working directory.
 
     Args:
-        report: its JSON object.
+        report: of a run.
         number: of the cause, from 1 on.
         times: how often it runs, unless it fails before.
 

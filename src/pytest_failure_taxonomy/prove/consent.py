@@ -9,31 +9,26 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pytest_failure_taxonomy.prove.experiment import Setup
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.survive.machine import describe_environment
 from pytest_failure_taxonomy.taxonomy import packaged_table
 
 
-def doubts_about(report: Mapping[str, Any], setup: Setup) -> list[str]:
-    """Return in words what does not go without saying; nothing for an ordinary run of this machine.
+def doubts_about(report: FailureReport, setup: Setup) -> list[str]:
+    """Return in words what needs consent; nothing for an ordinary run of this machine.
 
     Args:
-        report: its JSON object.
+        report: of a run.
         setup: how its pytest would be run.
     """
-    rootdir, platform = (
-        report["run"]["invocation"]["rootdir"],
-        report["environment"]["platform"],
-    )
+    rootdir, platform = report.run.invocation.rootdir, report.environment.platform
     doubts = []
     is_here = setup.folder.resolve().is_relative_to(Path.cwd())
-    if not is_here or rootdir != str(
-        setup.rootdir
-    ):  # which is another one if that is gone
+    # It is another one if that of the report is gone.
+    if not is_here or rootdir != str(setup.rootdir):
         doubts.append(f"its root directory is {rootdir}")
     if platform != describe_environment("").platform:
         doubts.append(f"its machine is {platform}")

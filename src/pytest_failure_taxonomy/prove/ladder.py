@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pytest_failure_taxonomy.prove.axes import Axis, Base
 from pytest_failure_taxonomy.prove.experiment import (
@@ -24,12 +24,12 @@ from pytest_failure_taxonomy.prove.rates import (
     FEWEST,
     Count,
     are_apart,
-    in_report,
     lower_bound,
+    make_proof,
     passes_needed,
 )
 from pytest_failure_taxonomy.prove.search import fewest
-from pytest_failure_taxonomy.report.build import NO_PROOF
+from pytest_failure_taxonomy.taxonomy.judgement import Proof, ProofType
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import listed
 
@@ -110,18 +110,18 @@ class Ladder:
         """How long the last run has taken; those of the victim alone are the first."""
         self._uses_random = False
         """Whether it takes numbers of a generator that can be seeded."""
-        self._draft: dict[str, Any] | None = None
+        self._draft: Proof | None = None
         """What was about to be proven when time ran out."""
         self.not_tried: dict[str, str] = {}
 
-    def prove(self) -> dict[str, Any]:
+    def prove(self) -> Proof:
         """Return the proof of a cause, as the report has it; undecided where time runs out."""
         try:
             return self._prove()
         except OutOfTime:
             return self._draft or self._proof("flaky", "undecided", state=_NO_TIME)
 
-    def _prove(self) -> dict[str, Any]:
+    def _prove(self) -> Proof:
         alone = self._look(ALONE, times=_LOOKS, until_mixed=True)
         always = alone.failed == alone.runs
         if not alone.is_mixed:
@@ -149,14 +149,14 @@ class Ladder:
 
     # What follows are the rungs.
 
-    def _depends_on_order(self, *, fails: bool, passes: bool) -> dict[str, Any] | None:
+    def _depends_on_order(self, *, fails: bool, passes: bool) -> Proof | None:
         """Find tests after which it fails, or passes, where alone it does not.
 
         Args:
             fails: whether it fails alone.
             passes: whether it passes alone.
         """
-        sort = "order.brittle" if fails else "order.polluted"
+        sort: ProofType = "order.brittle" if fails else "order.polluted"
         failing = ALONE if fails else self._find_polluters()
         if failing is None:
             return None
@@ -181,7 +181,7 @@ class Ladder:
         self,
         failing: Side,
         passing: Side,
-    ) -> dict[str, Any] | None:
+    ) -> Proof | None:
         if passing != ALONE:
             return None
         named, alone = " and ".join(failing.before), self._counts(ALONE)
@@ -268,7 +268,7 @@ class Ladder:
             self._suspicions.append(suspected)
         return None
 
-    def _comes_and_goes(self) -> dict[str, Any]:
+    def _comes_and_goes(self) -> Proof:
         """Run it alone until it has failed and passed under the same conditions."""
         forks = Count()
         if not self._experiments.why_no_forks:
@@ -286,10 +286,11 @@ class Ladder:
             why = f"it has never failed in {alone.runs} runs alone"
             return self._proof("flaky", "undecided", state=why)
         # Else something that was not tried may decide.
-        status, why = ("proven", "") if is_whole else ("suspected", _NO_TIME)
-        return self._proof("flaky", status, state=why)
+        if is_whole:
+            return self._proof("flaky", "proven")
+        return self._proof("flaky", "suspected", state=_NO_TIME)
 
-    def _depends_on_axis(self, alone: Count) -> dict[str, Any] | None:
+    def _depends_on_axis(self, alone: Count) -> Proof | None:
         """Find an axis along which the victim fails here and passes there.
 
         Args:
@@ -310,7 +311,7 @@ class Ladder:
                     return proof
         return self._draft
 
-    def _prove_axis(self, axis: Axis, base: Base) -> dict[str, Any] | None:
+    def _prove_axis(self, axis: Axis, base: Base) -> Proof | None:
         sides: dict[str, Side] = {}
         if axis.as_it_is:
             as_it_is = Side(conditions=Conditions(words=axis.as_it_is))
@@ -322,7 +323,7 @@ class Ladder:
                     sides.setdefault(self._run(side).result, side)
         if not {"failed", "passed"} <= sides.keys():
             return None
-        sort = f"axis.{axis.name}"
+        sort: Any = f"axis.{axis.name}"  # one of `ProofType`
         failing, passing = sides["failed"], sides["passed"]
         is_apart = self._are_apart(
             sort,
@@ -350,7 +351,7 @@ class Ladder:
 
     def _are_apart(
         self,
-        sort: str,
+        sort: ProofType,
         failing: Side,
         passing: Side,
         fewest: int = FEWEST,
@@ -467,13 +468,13 @@ class Ladder:
 
     def _proof(
         self,
-        sort: str,
-        status: str,
+        sort: ProofType,
+        status: Literal["proven", "suspected", "undecided"],
         failing: Side = ALONE,
         passing: Side | None = None,
         *,
         state: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> Proof:
         nodeids = failing.before
         other, without = "", None
         if passing:
@@ -481,16 +482,17 @@ class Ladder:
             if nodeids and passing.before:
                 other = f"after {' and '.join(passing.before)}"
             nodeids = nodeids or passing.before
-        return {
-            **NO_PROOF,
-            "type": sort,
-            "status": status,
-            "nodeids": [*nodeids],
-            "state": state or failing.conditions.words or None,
-            **in_report(self._counts(failing), without, other or None),
-            "command": self._command(failing),
-            "suspicions": self._suspicions,
-        }
+        return make_proof(
+            sort,
+            status,
+            self._counts(failing),
+            without,
+            other=other or None,
+            nodeids=nodeids,
+            state=state or failing.conditions.words or None,
+            command=self._command(failing),
+            suspicions=tuple(self._suspicions),
+        )
 
     def _command(self, side: Side) -> str:
         conditions = side.conditions

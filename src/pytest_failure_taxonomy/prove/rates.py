@@ -7,8 +7,14 @@ after twenty steps, and no library is needed.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    Counterfactual,
+    Interval,
+    Proof,
+    ProofType,
+)
 from pytest_failure_taxonomy.taxonomy.values import value
 
 _STEPS: Final = 40
@@ -52,29 +58,47 @@ class Count:
         return f"{self.failed} of {self.runs}"
 
 
-def in_report(
-    effect: Count, without: Count | None = None, other: str | None = None
-) -> Any:
-    """Return the fields of a proof that have its counts.
+NO_RUNS: Final = Count()
+
+
+def make_proof(
+    type_: ProofType,
+    status: Literal["proven", "suspected", "undecided"],
+    effect: Count = NO_RUNS,
+    without: Count | None = None,
+    *,
+    other: str | None = None,
+    **fields: Any,
+) -> Proof:
+    """Return a proof with its counts.
 
     Args:
+        type_: what was tried.
+        status: what came of it.
         effect: of the runs with what the proof names.
         without: of those without it.
         other: what was different in these.
+        fields: what else is known.
     """
-    fields: dict[str, Any] = {
-        "runs": effect.runs,
-        "failed": effect.failed,
-        "without": None,
-        "interval": None,
-    }
+    interval = counterfactual = None
     if effect.runs:
         low, high = effect.interval
-        fields["interval"] = {"low": round(low, 6), "high": round(high, 6)}
+        interval = Interval(low=round(low, 6), high=round(high, 6))
     if without is not None:
-        counts = {"runs": without.runs, "failed": without.failed}
-        fields["without"] = {**counts, "state": other}
-    return fields
+        counterfactual = Counterfactual(
+            runs=without.runs, failed=without.failed, state=other
+        )
+    unknown = {"nodeids": (), "state": None, "command": None, "suspicions": ()}
+    return Proof(
+        type=type_,
+        status=status,
+        runs=effect.runs,
+        failed=effect.failed,
+        without=counterfactual,
+        interval=interval,
+        known_since=None,
+        **(unknown | fields),
+    )
 
 
 def lower_bound(count: Count, alpha: float = 0.05) -> float:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pytest_failure_taxonomy.options import OPTIONS
 from pytest_failure_taxonomy.prove.axes import conditions_of
@@ -26,10 +26,10 @@ from pytest_failure_taxonomy.prove.experiment import (
 )
 from pytest_failure_taxonomy.prove.rates import Count
 from pytest_failure_taxonomy.report.build import REDACTED
-from pytest_failure_taxonomy.report.model import as_value
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.reproduce import start_of_python
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.judgement import CRASH_SIGNALS
+from pytest_failure_taxonomy.taxonomy.judgement import CRASH_SIGNALS, Cause
 from pytest_failure_taxonomy.taxonomy.order import read_ranges
 from pytest_failure_taxonomy.taxonomy.values import value
 
@@ -42,51 +42,49 @@ _LASTS: Final = frozenset(
 _SECONDS: Final = 20.0
 """How long an experiment may take at least, and how long one whose victim hangs may."""
 _LONGEST_SECONDS: Final = 900.0
+_SEEDED: Final = {
+    "randomly": "--randomly-seed",
+    "random_order": "--random-order-seed",
+}
 
 
-def setup_of(report: Mapping[str, Any]) -> Setup:
+def setup_of(report: FailureReport) -> Setup:
     """Return how to run the pytest of a report.
 
     Raises:
         ExperimentError: the report doesn't say it in full.
     """
-    invocation = report["run"]["invocation"]
-    if report["environment"]["pytest"] == "unknown":
+    invocation, around = report.run.invocation, report.surroundings
+    if report.environment.pytest == "unknown":
         raise ExperimentError(
             "it does not say how pytest was called; give one that pytest wrote"
         )
-    around = report["surroundings"] or {}
-    args = tuple(_without_ours(invocation["args"]))
-    secret = next((each for each in args if REDACTED in each), None)
-    if secret is not None:
-        raise ExperimentError(
-            f"the argument {secret} had a value that the report doesn't have"
-        )
-    folders = [around.get("folder"), invocation["rootdir"], os.getcwd()]
-    folder = next(
-        each for each in folders if isinstance(each, str) and os.path.isdir(each)
-    )
-    order = report["order"] or {}
-    seeds = order.get("seeds", {})
-    seeded = {"randomly": "--randomly-seed", "random_order": "--random-order-seed"}
-    args += tuple(
-        f"{seeded[name]}={seed}" for name, seed in seeds.items() if name in seeded
-    )
-    variables = {"PYTHONHASHSEED": str(seeds["hash"])} if "hash" in seeds else {}
-    rootdir = Path(
-        invocation["rootdir"] if os.path.isdir(invocation["rootdir"]) else folder
-    )
-    python, path = start_of_python(as_value(report))
-    front = None if path is None else os.path.normpath(rootdir / path)
-    if "path" in around and front != folder:  # else `-m` puts it in front of `sys.path`
+    args = [*_without_ours(invocation.args)]
+    for arg in args:
+        if REDACTED in arg:
+            raise ExperimentError(
+                f"the argument {arg} had a value that the report doesn't have"
+            )
+    folders = [around and around.folder, invocation.rootdir, os.getcwd()]
+    folder, *others = [path for path in folders if path and os.path.isdir(path)]
+    rootdir = invocation.rootdir if invocation.rootdir in others else folder
+    variables = {}
+    seeds = {} if report.order is None else report.order.seeds
+    args += [f"{_SEEDED[name]}={seeds[name]}" for name in seeds if name in _SEEDED]
+    if "hash" in seeds:
+        variables["PYTHONHASHSEED"] = str(seeds["hash"])
+    python, path = start_of_python(report)
+    front = None if path is None else os.path.normpath(Path(rootdir) / path)
+    # Else `-m` puts it in front of `sys.path`.
+    if around is not None and front != folder:
         python.append("-P")
         if front is not None:
             inherited = os.environ.get("PYTHONPATH", "")
             variables["PYTHONPATH"] = os.pathsep.join(filter(None, [front, inherited]))
     return Setup(
-        args=args,
+        args=tuple(args),
         folder=Path(folder),
-        rootdir=rootdir,
+        rootdir=Path(rootdir),
         variables=variables,
         python=tuple(python),
     )
@@ -111,20 +109,20 @@ def _without_ours(args: Sequence[str]) -> Iterator[str]:
             words.pop(0)
 
 
-def limit_of(report: Mapping[str, Any]) -> float:
+def limit_of(report: FailureReport) -> float:
     """Return how many seconds one experiment may take: three times the recorded run."""
-    lasted = report["run"]["duration_seconds"] or 0.0
-    return min(max(_SECONDS, 3 * float(lasted)), _LONGEST_SECONDS)
+    lasted = report.run.duration_seconds or 0.0
+    return min(max(_SECONDS, 3 * lasted), _LONGEST_SECONDS)
 
 
 @value
 class Task:
     """What is asked for: of which report, and within what."""
 
-    report: dict[str, Any]
+    report: FailureReport
     tell: Callable[[str], None]
     """Prints a line."""
-    save: Callable[[dict[str, Any]], None]
+    save: Callable[[FailureReport], None]
     """Keeps the report, after each cause."""
     budget_seconds: float
     """For all causes together."""
@@ -144,64 +142,63 @@ def experiments_of(task: Task, setup: Setup) -> Experiments:
     )
 
 
-def victims_of(
-    report: Mapping[str, Any], cause: Mapping[str, Any]
-) -> tuple[Victim, ...]:
-    """Return the tests of a cause, in the order in which they occurred; none where it is no test's.
+def victims_of(report: FailureReport, cause: Cause) -> tuple[Victim, ...]:
+    """Return the tests of a cause, in the order in which they occurred.
 
-    A test that was running when its process died or hung counts, too.
+    A test that was running when its process died or hung is one, too.
     """
-    kind, fingerprints = cause["kind"], frozenset(cause["fingerprints"])
-    tests = [each["nodeid"] for each in (*report["failures"], *report["in_flight"])]
+    tests = {failure.nodeid for failure in report.failures}
+    tests |= {running.nodeid for running in report.in_flight}
     endings: frozenset[str] = frozenset()
-    if kind in _DIES:
-        exits = [report["exit"], *(worker["exit"] for worker in report["workers"])]
-        endings = (
-            frozenset(filter(None, [each["signal"] for each in exits])) or CRASH_SIGNALS
-        )
-    elif kind in _LASTS:
+    if cause.kind in _DIES:
+        signals = [
+            report.exit.signal,
+            *(worker.exit.signal for worker in report.workers),
+        ]
+        endings = frozenset(filter(None, signals)) or CRASH_SIGNALS
+    elif cause.kind in _LASTS:
         endings = frozenset({"limit", "1"})  # pytest-timeout's thread leaves with 1
-    elif kind == "process.exited":
+    elif cause.kind == "process.exited":
         endings = frozenset(map(str, range(256)))
-    # xdist adds the group of a test to its node id, where it distributes by groups.
-    is_grouped = (report["order"] or {}).get("distribution") == "loadgroup"
-    return tuple(
-        Victim(
-            nodeid=re.sub(r"@[^\]]*$", "", nodeid) if is_grouped else nodeid,
-            fingerprints=fingerprints,
-            endings=endings,
-        )
-        for nodeid in cause["nodeids"]
-        if nodeid in tests
-    )
+    order = report.order
+    # xdist adds a test's group to its node id, where it distributes by groups.
+    is_grouped = order is not None and order.distribution == "loadgroup"
+    victims = []
+    for nodeid in cause.nodeids:
+        if nodeid in tests:
+            victim = Victim(
+                nodeid=re.sub(r"@[^\]]*$", "", nodeid) if is_grouped else nodeid,
+                fingerprints=frozenset(cause.fingerprints),
+                endings=endings,
+            )
+            victims.append(victim)
+    return tuple(victims)
 
 
-def why_order_is_unknown(report: Mapping[str, Any], experiments: Experiments) -> str:
-    """Return why a report's order can't be repeated with the tests of now; empty if it can."""
-    order = report["order"]
-    if order is None:
+def why_order_is_unknown(report: FailureReport, experiments: Experiments) -> str:
+    """Return why the order can't be repeated with the tests of now; empty if it can."""
+    if report.order is None:
         return "the report has none"
-    is_same = order["digest"] == experiments.digest
+    is_same = report.order.digest == experiments.digest
     return "" if is_same else "other tests are collected than then"
 
 
 def order_before(
-    report: Mapping[str, Any], experiments: Experiments, victim: str
+    report: FailureReport, experiments: Experiments, victim: str
 ) -> tuple[str, ...] | None:
-    """Return the tests that ran before a victim in its process; `None` if that is not known.
+    """Return the tests that ran before a victim in its process; `None` if not known.
 
     Args:
         report: whose order has numbers of the tests that pytest selected.
         experiments: which have collected them again.
         victim: node id.
     """
-    if why_order_is_unknown(report, experiments):
+    order, nodeids = report.order, experiments.nodeids
+    if order is None or why_order_is_unknown(report, experiments):
         return None
-    for text in report["order"]["workers"].values():
-        numbers = (
-            number for number in read_ranges(text) if number < len(experiments.nodeids)
-        )
-        started = [experiments.nodeids[number] for number in numbers]
+    for text in order.workers.values():
+        numbers = (number for number in read_ranges(text) if number < len(nodeids))
+        started = [nodeids[number] for number in numbers]
         if victim in started:
             return tuple(started[: started.index(victim)])
     return None
@@ -217,27 +214,29 @@ class Repeat:
     known: Count = Count()
 
 
-def repeat_of(
-    report: Mapping[str, Any], cause: Mapping[str, Any], experiments: Experiments
-) -> Repeat:
-    """Return what makes the first test of a cause fail; only the test where nothing is proven.
+def repeat_of(report: FailureReport, cause: Cause, experiments: Experiments) -> Repeat:
+    """Return what makes the first test of a cause fail; only the test if not proven.
 
     Raises:
         ExperimentError: it can't be had on this machine.
         LookupError: no test of the cause's own fails.
     """
-    victim, proof = victims_of(report, cause)[0], cause["proof"]
-    if proof is None or proof["status"] != "proven":
+    victim, proof = victims_of(report, cause)[0], cause.proof
+    if proof is None or proof.status != "proven":
         return Repeat(victim=victim)
-    recorded_at = datetime.fromisoformat(report["run"]["started_at"])
-    conditions = conditions_of(experiments, victim, proof, recorded_at)
+    conditions = conditions_of(experiments, victim, proof, time_of(report))
     if conditions is None:
         raise ExperimentError(
-            f"what makes it fail can't be had on this machine: {proof['state']}"
+            f"what makes it fail can't be had on this machine: {proof.state}"
         )
     return Repeat(
         victim=victim,
-        before=tuple(proof["nodeids"]) if proof["type"] == "order.polluted" else (),
+        before=proof.nodeids if proof.type == "order.polluted" else (),
         conditions=conditions,
-        known=Count(failed=proof["failed"], runs=proof["runs"]),
+        known=Count(failed=proof.failed, runs=proof.runs),
     )
+
+
+def time_of(report: FailureReport) -> datetime:
+    """Return when the run of a report began."""
+    return datetime.fromisoformat(report.run.started_at)

@@ -118,7 +118,7 @@ def amend(report: JSONObject, amendment: Amendment) -> JSONObject:
         quoted = [to_dict(evidence) for evidence in amendment.evidence]
         verdict = {**verdict, "evidence": [*verdict["evidence"], *quoted]}
         if amendment.of_verdict is not None:
-            verdict["history"] = to_dict(amendment.of_verdict)
+            verdict["history"] = CODEC.encode(amendment.of_verdict)
         if amendment.nodeid is not None and verdict["nodeid"] is not None:
             verdict["nodeid"] = amendment.nodeid
         amended["verdict"] = verdict
@@ -152,7 +152,7 @@ def _with_histories(report: JSONObject, amendment: Amendment) -> JSONObject:
     for group in report["groups"]:
         history = amendment.histories.get(group["fingerprint"])
         if history is not None:
-            groups.append({**group, "history": to_dict(history)})
+            groups.append({**group, "history": CODEC.encode(history)})
         else:
             groups.append(group)
     return {**report, "groups": groups}

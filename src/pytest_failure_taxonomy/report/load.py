@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.documents.content import (
 from pytest_failure_taxonomy.documents.problems import MAX_PROBLEMS, WrongError
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report import codec
-from pytest_failure_taxonomy.report.amend import causes_of_groups
+from pytest_failure_taxonomy.report.amend import amend, causes_of_groups
 from pytest_failure_taxonomy.report.build import (
     MAX_NODEIDS,
     MAX_NODEIDS_OF_PART,
@@ -42,6 +42,7 @@ from pytest_failure_taxonomy.report.model import (
     Run,
     Worker,
 )
+from pytest_failure_taxonomy.taxonomy.amendments import Amendment
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
     Environment,
@@ -230,6 +231,11 @@ def _complete_cause(
         if is_unnamed or (is_cut and tests)
         else 0,
     )
+
+
+def amend_value(report: FailureReport, amendment: Amendment) -> FailureReport:
+    """Return a report with an amendment, and with what follows from it."""
+    return decode_report(CODEC.encode(amend(as_json(report), amendment)))
 
 
 @value

@@ -14,27 +14,24 @@ from pytest_failure_taxonomy.history.questions import (
     prune,
 )
 from pytest_failure_taxonomy.history.recording import ask_history
-from pytest_failure_taxonomy.report.amend import amend, with_proofs
-from pytest_failure_taxonomy.report.build import NO_PROOF
-from pytest_failure_taxonomy.report.load import decode_report
+from pytest_failure_taxonomy.prove.rates import Count, make_proof
+from pytest_failure_taxonomy.report.load import amend_value, as_json
+from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.taxonomy.amendments import Amendment
+from pytest_failure_taxonomy.taxonomy.judgement import ProofType
+from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.past_runs import TEST, a_report
 
 A = f"{TEST}test_a"
 
 
 def proven(
-    report: dict[str, Any], type_: str, status: str = "proven"
-) -> dict[str, Any]:
+    report: FailureReport, type_: ProofType, status: Any = "proven"
+) -> FailureReport:
     """Return a report of whose only cause something was said by an experiment."""
-    proof = {
-        **NO_PROOF,
-        "type": type_,
-        "status": status,
-        "runs": 5,
-        "failed": 5,
-        "state": "\0 ö",
-    }
-    return with_proofs(report, {report["causes"][0]["key"]: proof})
+    runs = Count(failed=5, runs=5)
+    proof = make_proof(type_, status, runs, state="\0 ö")
+    return amend_value(report, Amendment(proofs={report.causes[0].key: proof}))
 
 
 def test_a_proof_stays_known(history: History) -> None:
@@ -46,21 +43,21 @@ def test_a_proof_stays_known(history: History) -> None:
     assert not history.add(told)  # the run is there; what is proven is new
     later = a_report(30, failing=(A,))
     found = proofs_of(history, later)
-    key, fingerprint = later["causes"][0]["key"], later["groups"][0]["fingerprint"]
+    key, fingerprint = later.causes[0].key, later.groups[0].fingerprint
     assert found.keys() == {key, fingerprint}
-    since = {**told["causes"][0]["proof"], "known_since": "2026-11-01T02:00:00Z"}
-    assert found[key] == since
+    proof = told.causes[0].proof
+    assert found[key] == replace(proof, known_since="2026-11-01T02:00:00Z")
     assert proofs_of(history, a_report(30, failing=(A,), project="farm")) == {}
 
 
 def test_what_takes_its_place(history: History) -> None:
     """Another proof does; what is not proven, or comes from the history itself, does not."""
     runs = [a_report(number, failing=(A,)) for number in (1, 2, 3, 4)]
-    key = runs[0]["causes"][0]["key"]
+    key = runs[0].causes[0].key
 
     def known() -> tuple[str, str]:
         proof = proofs_of(history, runs[-1])[key]
-        return proof["type"], proof["known_since"][11:13]
+        return proof.type, str(proof.known_since)[11:13]
 
     history.add(proven(runs[1], "flaky"))
     history.add(proven(runs[2], "order.polluted", "suspected"))
@@ -69,7 +66,8 @@ def test_what_takes_its_place(history: History) -> None:
     assert known() == ("flaky", "02")
     history.add(proven(runs[3], "order.brittle"))
     assert known() == ("order.brittle", "04")
-    history.add(with_proofs(runs[0], {key: proofs_of(history, runs[0])[key]}))
+    earlier = Amendment(proofs=proofs_of(history, runs[0]))
+    history.add(amend_value(runs[0], earlier))
     assert known() == ("order.brittle", "04")
 
 
@@ -81,9 +79,7 @@ def test_where_causes_are_listed(history: History) -> None:
     history.add(proven(told, "order.polluted"))
     assert [row.proof for row in find_top(history)] == ["order.polluted"]
     assert [row.proof for row in find_flaky(history)] == ["order.polluted"]
-    assert (
-        find_since(history, told["groups"][0]["fingerprint"]).proof == "order.polluted"
-    )
+    assert find_since(history, told.groups[0].fingerprint).proof == "order.polluted"
     prune(history, before=datetime(2026, 11, 1, 5), project="farm")  # noqa: DTZ001 - as the tables
     prune(history, before=datetime(2026, 11, 1, 6))  # noqa: DTZ001 - as the tables
     assert [row.proof for row in find_top(history)] == ["order.polluted"]
@@ -96,11 +92,13 @@ def test_a_run_that_asks(history_url: str) -> None:
     with open_history(history_url) as history:
         history.add(proven(a_report(1, failing=(A,)), "flaky"))
     later = a_report(2, failing=(A,))
-    later = amend(later, ask_history(later, history_url))
-    assert later["causes"][0]["proof"]["known_since"] == "2026-11-01T01:00:00Z"
-    assert later["verdict"]["retryable"] is True
-    assert later["verdict"]["recovery_action"] == "retry"
-    decode_report(later)
+    later = amend_value(later, ask_history(as_json(later), history_url))
+    proof, verdict = later.causes[0].proof, later.verdict
+    assert proof is not None
+    assert proof.known_since == "2026-11-01T01:00:00Z"
+    assert verdict is not None
+    assert (verdict.retryable, verdict.recovery_action) == (True, "retry")
     own = proven(a_report(3, failing=(A,)), "reproducible")
-    own = amend(own, ask_history(own, history_url))
-    assert own["causes"][0]["proof"]["type"] == "reproducible"
+    own = amend_value(own, ask_history(as_json(own), history_url))
+    assert own.causes[0].proof is not None
+    assert own.causes[0].proof.type == "reproducible"

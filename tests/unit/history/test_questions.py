@@ -23,12 +23,14 @@ from pytest_failure_taxonomy.history.questions import (
     states_of,
     wilson_interval,
 )
+from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.past_runs import TEST, a_report
 
 A, B = f"{TEST}test_a", f"{TEST}test_b"
 
 
-def add(history: History, *reports: dict[str, Any]) -> None:
+def add(history: History, *reports: FailureReport) -> None:
     """Add reports, each of which has to be new."""
     for report in reports:
         assert history.add(report)
@@ -124,8 +126,7 @@ def test_runs_before_a_test_are_none_of_its_own(history: History) -> None:
         add(history, a_report(number, test_a="passed", test_b="passed"))
     add(history, a_report(5, project="other", test_b="passed"))
     short = a_report(6, test_b="passed")
-    short["summary"]["not_run"] = 1
-    add(history, short)
+    add(history, replace(short, summary=replace(short.summary, not_run=1)))
     for number, outcome in enumerate(("failed", "passed", "failed"), 7):
         add(history, a_report(number, test_a=outcome, test_b="passed"))
     (row,) = find_flaky(history)
@@ -199,14 +200,16 @@ def test_states_of_groups(
 
 def test_reports_that_name_no_passing_tests(history: History) -> None:
     """Then a successful run with as many tests counts as a pass of them all; a smaller doesn't."""
-    failing, small, whole = (a_report(1, failing=(A,)), a_report(2), a_report(3))
-    for report in (failing, whole):
-        report["summary"]["collected"] = 5
+    small = a_report(2)
+    five = replace(small.summary, collected=5)
+    whole = replace(a_report(3), summary=five)
+    failing, again = (
+        replace(report, summary=replace(report.summary, collected=5))
+        for report in (a_report(1, failing=(A,)), a_report(9, failing=(A,)))
+    )
     add(history, failing, small)
     (state,) = states_of(history, a_report(9, failing=(A,))).values()
     assert state.state == "came_back"  # it has one test itself
-    again = a_report(9, failing=(A,))
-    again["summary"]["collected"] = 5
     assert [each.state for each in states_of(history, again).values()] == ["known"]
     add(history, whole)
     assert [each.state for each in states_of(history, again).values()] == ["came_back"]
@@ -289,8 +292,8 @@ def test_since_when(history: History) -> None:
     """The first run, the streak that goes on, and the last commit before it."""
     for number, outcome in enumerate("PFPPFF", 1):
         add(history, a_report(number, test_a={"P": "passed", "F": "failed"}[outcome]))
-    (group,) = a_report(9, failing=(A,))["groups"]
-    found = find_since(history, group["fingerprint"][:6])
+    (group,) = a_report(9, failing=(A,)).groups
+    found = find_since(history, group.fingerprint[:6])
     assert (found.first_commit, found.streak_commit) == (f"{2:040x}", f"{5:040x}")
     assert (found.last_passed_commit, found.runs, found.branches) == (
         f"{4:040x}",

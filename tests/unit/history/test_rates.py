@@ -13,6 +13,8 @@ from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import History
 from pytest_failure_taxonomy.history.questions import Wanted
 from pytest_failure_taxonomy.history.rates import compare_systems, count_rates
+from pytest_failure_taxonomy.taxonomy.evidence import Attempt
+from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.past_runs import a_report
 
 HOWS = ("left out", "passed")
@@ -26,11 +28,11 @@ def add(
     report = a_report(
         next(_numbers), test_a="passed" if end == "passed" else "failed", **given
     )
-    if end != "passed":
-        report["verdict"]["charge_to"] = end
-    attempt = {"subtask": task, "approach": system}
-    report["attempt"] = attempt
-    history.add(report)
+    if report.verdict is not None:
+        charged: Any = end
+        verdict = replace(report.verdict, charge_to=charged)
+        report = replace(report, verdict=verdict)
+    history.add(replace(report, attempt=Attempt(subtask=task, approach=system)))
 
 
 def fill(history: History, **ends: Sequence[str | None]) -> None:

@@ -9,8 +9,11 @@ import pytest
 from pytest_failure_taxonomy.history import VERDICT
 from pytest_failure_taxonomy.history.recording import amendment_of
 from pytest_failure_taxonomy.report.amend import amend
+from pytest_failure_taxonomy.report.load import decode_report
+from pytest_failure_taxonomy.report.model import CODEC
 from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.taxonomy.evidence import Interruption, RaisedException
+from pytest_failure_taxonomy.taxonomy.judgement import GroupHistory
 from tests.helpers.reports import (
     NO_HISTORY,
     assert_valid_report,
@@ -43,7 +46,11 @@ def a_state(state: str, runs: int = 1) -> dict[str, Any]:
 
 def amend_by(report: dict[str, Any], states: dict[str, Any]) -> None:
     """Write into a report what a history says of it."""
-    report.update(amend(report, amendment_of(report, states, {})))
+    histories = {
+        name: CODEC.decode(GroupHistory, state) for name, state in states.items()
+    }
+    amendment = amendment_of(decode_report(report), histories, {})
+    report.update(CODEC.encode(amend(report, amendment)))
 
 
 def told(

@@ -12,8 +12,9 @@ import pytest
 from pytest_failure_taxonomy.history import History
 from pytest_failure_taxonomy.history.questions import find_flaky
 from pytest_failure_taxonomy.history.signals import Seen, suspicions_of
-from pytest_failure_taxonomy.report.amend import with_proofs
-from pytest_failure_taxonomy.report.build import NO_PROOF
+from pytest_failure_taxonomy.prove.rates import Count, make_proof
+from pytest_failure_taxonomy.report.load import amend_value
+from pytest_failure_taxonomy.taxonomy.amendments import Amendment
 from tests.helpers.past_runs import a_mixed_report
 
 BEGIN = datetime(2026, 3, 1)  # noqa: DTZ001 - UTC, as the tables have it; a Sunday
@@ -216,16 +217,10 @@ def test_types_of_flaky_tests_in_a_history(history: History) -> None:
     assert (found["net"].type, found["net"].status) == ("axis.network", "suspected")
     assert found["net"].evidence == "raises ConnectionRefusedError: 5 of 5 failures"
     told = reports[3]
-    proof = {
-        **NO_PROOF,
-        "type": "axis.network",
-        "status": "proven",
-        "runs": 5,
-        "failed": 5,
-    }
-    proof |= {"without": {"runs": 5, "failed": 0, "state": None}}
-    key = next(each["key"] for each in told["causes"] if "refused" in each["what"])
-    history.add(with_proofs(told, {key: proof}))
+    without = Count(runs=5)
+    proof = make_proof("axis.network", "proven", Count(failed=5, runs=5), without)
+    (key,) = [cause.key for cause in told.causes if "refused" in cause.what]
+    history.add(amend_value(told, Amendment(proofs={key: proof})))
     row = next(each for each in find_flaky(history) if each.nodeid.endswith("net"))
     assert (row.type, row.status, row.proof) == (
         "axis.network",

@@ -33,7 +33,9 @@ from pytest_failure_taxonomy.history.database import (
 from pytest_failure_taxonomy.history.questions import find_top, list_runs, prune
 from pytest_failure_taxonomy.history.recording import SECONDS_VARIABLE, ask_history
 from pytest_failure_taxonomy.option_files import FOLDER, NAME
-from tests.helpers.past_runs import a_report
+from pytest_failure_taxonomy.report.load import decode_report
+from pytest_failure_taxonomy.taxonomy.values import replace
+from tests.helpers.past_runs import a_report, report_as_json
 from tests.helpers.postgresql import started_cluster
 
 HISTORIES = Path(__file__).parents[2] / "data" / "histories"
@@ -41,10 +43,11 @@ HISTORIES = Path(__file__).parents[2] / "data" / "histories"
 ADD = """
 import json, sys
 from pytest_failure_taxonomy.history import open_history
+from pytest_failure_taxonomy.report.load import decode_report
 with open_history(sys.argv[1]) as history:
     for path in sys.argv[2:]:
         with open(path) as file:
-            history.add(json.load(file))
+            history.add(decode_report(json.load(file)))
 """
 
 
@@ -127,7 +130,7 @@ def test_what_was_installed_is_kept_once(history: History) -> None:
 def test_a_more_complete_report_replaces_the_other(history: History) -> None:
     """A run that was reconstructed and whose own report turns up later is that report's."""
     first = a_report(1, failing=("tests/test_x.py::test_a",))
-    first["completeness"] = "reconstructed"
+    first = replace(first, completeness="reconstructed")
     assert history.add(first)
     whole = a_report(1, failing=("tests/test_x.py::test_a", "tests/test_x.py::test_b"))
     assert history.add(whole)
@@ -137,8 +140,7 @@ def test_a_more_complete_report_replaces_the_other(history: History) -> None:
 
 def test_a_run_that_goes_on_is_refused(history: History) -> None:
     """A report that is still `running` says nothing of how its run ended."""
-    report = a_report(1)
-    report["completeness"] = "running"
+    report = replace(a_report(1), completeness="running")
     with pytest.raises(HistoryError, match="failure-taxonomy finalize"):
         history.add(report)
 
@@ -146,7 +148,7 @@ def test_a_run_that_goes_on_is_refused(history: History) -> None:
 def test_many_runs_in_one_transaction(history: History) -> None:
     """A run with a value that no database holds is left out; those before and after it come in."""
     too_big = a_report(2, test_a="failed")
-    too_big["exit"]["code"] = 2**70
+    too_big = replace(too_big, exit=replace(too_big.exit, code=2**70))
     with history.adding() as add:
         assert add(a_report(1, test_a="failed"), "report")
         with pytest.raises(HistoryError, match=r"^run 0+2: it can't be taken in: "):
@@ -248,9 +250,9 @@ def test_a_last_pass_is_kept_once(
 
 def test_any_text_is_taken(history: History) -> None:
     """Nulls and lone surrogates, which databases refuse, are replaced."""
-    report = a_report(1, failing=("tests/test_x.py::test_a[\0]",))
+    report = report_as_json(1, failing=("tests/test_x.py::test_a[\0]",))
     report["failures"][0]["exception"]["message"] = "\ud800 \0" + "x" * 10_000
-    assert history.add(report)
+    assert history.add(decode_report(report))
 
 
 @pytest.mark.parametrize(
@@ -367,9 +369,8 @@ def test_first_runs_at_once_all_get_in(
 ) -> None:
     """Five processes that make one history together lose no run, and leave no other file."""
     monkeypatch.setenv(SECONDS_VARIABLE, "60")
-    reports = [
-        a_report(number, failing=("tests/test_x.py::test_a",)) for number in range(5)
-    ]
+    failing = ("tests/test_x.py::test_a",)
+    reports = [report_as_json(number, failing=failing) for number in range(5)]
     with ThreadPoolExecutor(5) as pool:
         assert set(
             pool.map(lambda report: ask_history(report, history_url).problem, reports)
@@ -462,7 +463,7 @@ def test_a_full_disk_loses_no_earlier_run(tmp_path: Path, kilobytes: int) -> Non
     for number in range(40):
         name = tmp_path / f"{number}.json"
         failing = tuple(f"tests/test_{number}.py::test_{each}" for each in range(100))
-        name.write_text(json.dumps(a_report(number, failing=failing)))
+        name.write_text(json.dumps(report_as_json(number, failing=failing)))
         names.append(str(name))
     limit = "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
     limit += f"resource.setrlimit(resource.RLIMIT_FSIZE, ({kilobytes << 10},) * 2)\n"

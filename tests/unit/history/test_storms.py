@@ -10,6 +10,8 @@ from pytest_failure_taxonomy.history import History, open_history
 from pytest_failure_taxonomy.history.questions import find_flaky, list_runs, states_of
 from pytest_failure_taxonomy.history.recording import ask_history
 from pytest_failure_taxonomy.history.tables import storm_of
+from pytest_failure_taxonomy.report.load import as_json
+from pytest_failure_taxonomy.report.model import FailureReport
 from tests.helpers.past_runs import TEST, a_mixed_report
 
 REFUSED = "ConnectionRefusedError: [Errno 111] Connection refused"
@@ -18,7 +20,7 @@ WRONG = "AssertionError: assert 1 == 2"
 
 def a_run(
     number: int, *, refused: int = 0, wrong: int = 0, tests: int = 20, **given: Any
-) -> dict[str, Any]:
+) -> FailureReport:
     """Return the report of a run: some tests can't connect, some more are wrong, others pass."""
     raised = [REFUSED] * refused + [WRONG] * wrong + [None] * (tests - refused - wrong)
     named = {f"test_{place}": each for place, each in enumerate(raised)}
@@ -73,9 +75,7 @@ def test_what_only_storms_had_is_new_to_other_runs(history: History) -> None:
 
     def states(**given: Any) -> dict[str, tuple[str, int]]:
         report = a_run(30, **given)
-        titles = {
-            group["fingerprint"]: group["title"][:10] for group in report["groups"]
-        }
+        titles = {group.fingerprint: group.title[:10] for group in report.groups}
         found = states_of(history, report)
         return {
             titles[name]: (state.state, state.runs) for name, state in found.items()
@@ -91,6 +91,6 @@ def test_what_only_storms_had_is_new_to_other_runs(history: History) -> None:
 def test_a_recorded_run_is_a_storm(history_url: str) -> None:
     """A run that is recorded at its end is one, too."""
     report = a_run(1, refused=12)
-    assert ask_history(report, history_url).problem == ""
+    assert ask_history(as_json(report), history_url).problem == ""
     with open_history(history_url) as history:
         assert [run.storm_tests for run in list_runs(history, storms=True)] == [12]

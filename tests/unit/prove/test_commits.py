@@ -21,8 +21,10 @@ from pytest_failure_taxonomy.prove.experiment import (
 )
 from pytest_failure_taxonomy.prove.recorded import Task
 from pytest_failure_taxonomy.report.build import NO_PROOF
+from pytest_failure_taxonomy.report.load import as_json, decode_report
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy.evidence import Location
-from tests.helpers.reports import make_failure, make_report, make_run
+from tests.helpers.reports import NO_HISTORY, make_failure, make_report, make_run
 
 FILE: Final = "cart.txt"
 CHANCE: Final = "sometimes"
@@ -62,7 +64,7 @@ class Search:
         self.folder, self.most = folder, 1_000
         self.names: list[str] = []
         self.lines: list[str] = []
-        self.saved: list[dict[str, Any]] = []
+        self.saved: list[FailureReport] = []
         self.are_found = False
         self.experiments: list[TextDecides] = []
         self.report = make_report(make_run(failures=(make_failure(),)))
@@ -106,13 +108,13 @@ class Search:
         self.lines.clear()
         self.saved.clear()
         task = Task(
-            report=self.report,
+            report=decode_report(self.report),
             tell=self.lines.append,
             save=self.saved.append,
             budget_seconds=60,
         )
         after, self.are_found = find_commits(task, good)
-        proof: dict[str, Any] = after["causes"][0]["proof"]
+        proof: dict[str, Any] = as_json(after)["causes"][0]["proof"]
         return proof
 
 
@@ -125,8 +127,7 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
 def test_the_last_good_commit_is_that_of_the_history(search: Search) -> None:
     """The commit that is found takes the place of a proof that says less."""
     search.commit("passed", "passed", "passed", "failed", "failed")
-    history = {"state": "new", "first_seen": None, "runs": 0}
-    search.cause["history"] = {**history, "last_passed_commit": search.names[1]}
+    search.cause["history"] = {**NO_HISTORY, "last_passed_commit": search.names[1]}
     search.cause["proof"] = {**NO_PROOF, "type": "reproducible", "status": "proven"}
     search.cause["proof"] |= {"runs": 5, "failed": 5}
     proof = search.find()
@@ -228,11 +229,16 @@ def test_several_causes_share_the_time_and_one_may_have_no_good_commit(
     other = make_failure(nodeid="b.py::test_it", location=place, exception=None)
     search.report = make_report(make_run(failures=(make_failure(), other)))
     search.commit("passed", "failed")
-    search.report["causes"][1]["history"] = {"last_passed_commit": search.names[0]}
+    search.report["causes"][1]["history"] = {
+        **NO_HISTORY,
+        "state": "known",
+        "last_passed_commit": search.names[0],
+    }
     search.find()
-    first, second = search.saved[0]["causes"]
-    assert first["proof"] is None
-    assert second["proof"]["status"] == "proven"
+    first, second = search.saved[0].causes
+    assert first.proof is None
+    assert second.proof is not None
+    assert second.proof.status == "proven"
     assert any(
         "it is not known where it passed; give a commit" in each
         for each in search.lines

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_failure_taxonomy.prove.consent import doubts_about
 from pytest_failure_taxonomy.prove.recorded import setup_of
+from pytest_failure_taxonomy.report.load import decode_report
 from pytest_failure_taxonomy.survive.machine import describe_environment
 from pytest_failure_taxonomy.taxonomy.evidence import Surroundings
 from tests.helpers.reports import make_context, make_failure, make_report, make_run
@@ -78,7 +79,8 @@ def doubts(
         surroundings=Surroundings(folder=None if folder is None else str(folder)),
         **{"environment": describe_environment("9.0.0"), **more},
     )
-    report = make_report(make_run(failures=(make_failure(),)), context=context)
+    made = make_report(make_run(failures=(make_failure(),)), context=context)
+    report = decode_report(made)
     return doubts_about(report, setup_of(report))
 
 
@@ -105,7 +107,8 @@ def test_a_folder_in_front_of_the_path(folder: Path) -> None:
         surroundings=Surroundings(path="tools"),
         environment=describe_environment("9.0.0"),
     )
-    report = make_report(make_run(failures=(make_failure(),)), context=context)
+    made = make_report(make_run(failures=(make_failure(),)), context=context)
+    report = decode_report(made)
     (doubt,) = doubts_about(report, setup_of(report))
     assert doubt == f"it puts {folder / 'tools'} in front of sys.path"
 

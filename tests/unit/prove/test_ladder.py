@@ -17,6 +17,7 @@ from pytest_failure_taxonomy.prove.experiment import (
     Victim,
 )
 from pytest_failure_taxonomy.prove.ladder import Climb, Ladder
+from pytest_failure_taxonomy.report.model import CODEC
 
 World = Callable[[Sequence[str], str], float]
 """How often the victim fails after some tests, under conditions that have these words."""
@@ -76,7 +77,8 @@ def prove(experiments: Simulated, **known: Any) -> dict[str, Any]:
         nodeid="test_it", fingerprints=frozenset({"f"}), endings=frozenset()
     )
     climb = {"victim": victim, "recorded": BEFORE, "natural": BEFORE, **known}
-    return Ladder(experiments, Climb(**climb)).prove()
+    proof: dict[str, Any] = CODEC.encode(Ladder(experiments, Climb(**climb)).prove())
+    return proof
 
 
 def after(*polluters: str, rate: float = 1.0) -> World:

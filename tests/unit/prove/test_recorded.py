@@ -8,6 +8,9 @@ import pytest
 
 from pytest_failure_taxonomy.prove.experiment import Experiments
 from pytest_failure_taxonomy.prove.recorded import order_before, setup_of
+from pytest_failure_taxonomy.report.load import decode_report
+from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.taxonomy.order import Order
 from tests.helpers.reports import make_context, make_failure, make_report, make_run
 
 
@@ -26,7 +29,7 @@ def test_the_options_of_the_run_without_ours(args: list[str], kept: list[str]) -
     """Ours go with their values, as pytest reads them; an optional value may not be there."""
     run = make_run(failures=(make_failure(),))
     report = make_report(run, context=make_context(args=tuple(args)))
-    assert [*setup_of(report).args] == kept
+    assert [*setup_of(decode_report(report)).args] == kept
 
 
 @pytest.mark.parametrize(
@@ -47,6 +50,7 @@ def test_what_ran_before(
     digest: str, workers: dict[str, str], expected: tuple[str, ...] | None
 ) -> None:
     """It is known where the same tests are collected."""
-    report = {"order": {"digest": digest, "workers": workers}}
+    order = Mock(spec=Order, digest=digest, workers=workers)
+    report = Mock(spec=FailureReport, order=order)
     experiments = Mock(spec=Experiments, digest="d", nodeids=("a", "b", "c"))
     assert order_before(report, experiments, "a") == expected

@@ -16,6 +16,7 @@ from pytest_failure_taxonomy.faces.junit import XUNIT1
 from pytest_failure_taxonomy.faces.terminal import detail_lines
 from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.history.attempts import recover
+from pytest_failure_taxonomy.report.load import decode_report
 from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
@@ -217,7 +218,7 @@ def test_the_next_step_is_the_same_on_all_faces(
     steps = re.findall(r"^(?:try|  then): (.*)$", agent.render(report), re.MULTILINE)
     assert steps[0] == step
     with open_history(f"sqlite:///{tmp_path}/h.db") as history:
-        hints = recover(history, "s", "a", report=report).hints
+        hints = recover(history, "s", "a", report=decode_report(report)).hints
     assert list(hints) == [f"{step[0].upper()}{step[1:]}." for step in steps]
 
 

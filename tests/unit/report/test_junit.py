@@ -22,7 +22,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ProcessExit,
     RaisedException,
 )
-from tests.helpers.past_runs import a_report
+from tests.helpers.past_runs import report_as_json
 from tests.helpers.reports import make_failure, make_report, make_run
 
 RULES = Path(__file__).parents[2] / "helpers" / "junit_rules.xsd"
@@ -84,7 +84,7 @@ def test_everything_that_a_report_has_a_place_for() -> None:
 )
 def test_every_outcome(outcome: str, element: list[str], kind: str | None) -> None:
     """In pytest's and Surefire's words."""
-    text = render(a_report(1, test_a=outcome))
+    text = render(report_as_json(1, test_a=outcome))
     assert cases_of(text)["tests.test_x", "test_a"] == element
     suite_of(text)
     if kind is not None:
@@ -93,7 +93,7 @@ def test_every_outcome(outcome: str, element: list[str], kind: str | None) -> No
 
 def test_a_failure_says_what_sort_it_is() -> None:
     """Its type is the kind; its cause, owner, fingerprint and codes stand above the traceback."""
-    report = a_report(1, test_a="failed", test_b="passed")
+    report = report_as_json(1, test_a="failed", test_b="passed")
     suite = suite_of(render(report))
     (case,) = [each for each in suite if each.name == "test_a"]
     (result,) = case.result
@@ -112,7 +112,7 @@ def test_a_failure_says_what_sort_it_is() -> None:
 
 def test_files_and_properties_in_the_older_dialect() -> None:
     """GitLab shows the file, and other readers the properties, that Jenkins' schema refuses."""
-    text = render(a_report(1, test_a="failed"), family=XUNIT1)
+    text = render(report_as_json(1, test_a="failed"), family=XUNIT1)
     (case,) = ElementTree.fromstring(text).iter("testcase")
     assert case.get("file") == "tests/test_x.py"
     given = {each.get("name"): each.get("value") for each in case.iter("property")}
@@ -154,7 +154,7 @@ def test_a_death_has_a_case_of_its_own() -> None:
 
 def test_a_report_that_is_still_running_is_no_success() -> None:
     """A reader that sees no failure would be green."""
-    text = render({**a_report(1, test_a="passed"), "completeness": "running"})
+    text = render({**report_as_json(1, test_a="passed"), "completeness": "running"})
     assert cases_of(text)["failure_taxonomy", "running"] == ["error"]
     assert suite_of(text).errors == 1
 
@@ -191,7 +191,7 @@ def test_any_text_stays_a_text(text: str, family: str) -> None:
 
 def test_a_converted_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From the command line, to stdout and to a file."""
-    (tmp_path / "r.json").write_bytes(encode(a_report(1, test_a="failed")))
+    (tmp_path / "r.json").write_bytes(encode(report_as_json(1, test_a="failed")))
     assert main(["convert", str(tmp_path / "r.json"), "--to", "junit"]) == 0
     suite_of(capsys.readouterr().out)
     out = str(tmp_path / "made" / "o.xml")
@@ -222,7 +222,7 @@ def test_what_pytest_wrote_is_augmented(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its cases and texts stay, and say what sort of failure they are."""
-    assert augmented(tmp_path, PYTESTS, a_report(1, test_a="failed")) == 0
+    assert augmented(tmp_path, PYTESTS, report_as_json(1, test_a="failed")) == 0
     made = capsys.readouterr().out
     suite = suite_of(made)
     assert (suite.tests, suite.failures, suite.errors) == (2, 1, 0)
@@ -242,7 +242,10 @@ def test_where_pytest_wrote_none_all_of_it_is_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], xml: str | None
 ) -> None:
     """As when pytest died."""
-    assert augmented(tmp_path, xml, a_report(1, test_a="failed", test_b="passed")) == 0
+    assert (
+        augmented(tmp_path, xml, report_as_json(1, test_a="failed", test_b="passed"))
+        == 0
+    )
     assert suite_of(capsys.readouterr().out).tests == 2
 
 
@@ -264,7 +267,10 @@ def test_files_that_can_not_be_augmented(
 ) -> None:
     """One line, exit code 2, and nothing is written."""
     out = tmp_path / "o.xml"
-    assert augmented(tmp_path, xml, a_report(1, test_a="failed"), "-o", str(out)) == 2
+    assert (
+        augmented(tmp_path, xml, report_as_json(1, test_a="failed"), "-o", str(out))
+        == 2
+    )
     told = capsys.readouterr().err
     assert words in told
     assert told.count("\n") == 1
@@ -288,7 +294,7 @@ def test_options_that_do_not_fit(
 ) -> None:
     """They are told in one line."""
     monkeypatch.chdir(tmp_path)
-    Path("r.json").write_bytes(encode(a_report(1, test_a="failed")))
+    Path("r.json").write_bytes(encode(report_as_json(1, test_a="failed")))
     assert main(["convert", "r.json", *words]) == 2
     assert told in capsys.readouterr().err
 
@@ -304,5 +310,5 @@ def test_what_is_nested_too_deep_is_no_traceback(
         + "</testsuite>" * 200_000
         + "</testsuites>"
     )
-    assert augmented(tmp_path, xml, a_report(1, test_a="failed")) == 2
+    assert augmented(tmp_path, xml, report_as_json(1, test_a="failed")) == 2
     assert "p.xml: its suites are nested too deep; give what" in capsys.readouterr().err
