@@ -121,7 +121,7 @@ def test_folders_are_searched_for_reports(call: Call) -> None:
     lines = [each.removeprefix("failure-taxonomy: ") for each in said.err.splitlines()]
     wrong, torn, *others = [each for each in lines if not each.startswith(" ")]
     assert wrong.startswith(
-        "trials/b/failure-report.json: not a report of schema version 1.2, "
+        "trials/b/failure-report.json: not a report of schema version 1.3, "
     )
     assert torn.startswith("trials/b/torn.json: not JSON (Unterminated string")
     empty, *others = others
