@@ -267,8 +267,8 @@ def test_a_running_report_says_so(shell: Shell) -> None:
         ("failures[1].location.line", "null\n"),
         ("failures[].phase", "call\nteardown\ncall\n"),
         ("failures[].location.line", "7\nnull\n7\n"),
-        ('["$schema"]', "urn:pytest-failure-taxonomy:failure-report:1.2\n"),
-        ("$schema", "urn:pytest-failure-taxonomy:failure-report:1.2\n"),
+        ('["$schema"]', "urn:pytest-failure-taxonomy:failure-report:1.3\n"),
+        ("$schema", "urn:pytest-failure-taxonomy:failure-report:1.3\n"),
         ("summary.failed", "2\n"),
         (
             "not_run.nodeids",
