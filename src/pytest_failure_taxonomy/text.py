@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
+from enum import Enum
 from functools import partial
 from typing import Any, Final, TypeVar, get_args
 
 from pytest_failure_taxonomy.taxonomy.judgement import ProofType
+from pytest_failure_taxonomy.taxonomy.values import to_dict
 
 _T = TypeVar("_T")
 
@@ -71,6 +73,7 @@ def encodable(text: str) -> str:
 CLOSED_FIELDS: Final = frozenset(
     {
         "$schema",
+        "schema_id",
         "schema_version",
         "completeness",
         "stage",
@@ -115,32 +118,33 @@ def is_closed(name: str, value: Any, fields: Container[str] = CLOSED_FIELDS) -> 
 
 
 def change_texts(
-    value: Any, change: Callable[[str], str], closed: Container[str] | None = None
+    content: Any, change: Callable[[str], str], closed: Container[str] | None = None
 ) -> Any:
-    """Return a JSON value with every text in it changed.
+    """Return JSON, or a value of a report, with every text in it changed.
 
     Args:
-        value: the JSON value.
+        content: the JSON, or the value.
         change: returns what takes the place of a text.
         closed: fields that stay if they hold a word of our own, and then all keys do; without it
             keys are changed, too.
     """
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [change_texts(each, change, closed) for each in value]
-    if not isinstance(value, dict):
-        return value
-    if closed is None:
-        return {
-            change(name): change_texts(each, change) for name, each in value.items()
-        }
-    return {
-        name: each
-        if is_closed(name, each, closed)
-        else change_texts(each, change, closed)
-        for name, each in value.items()
-    }
+    if isinstance(content, str):
+        return content if isinstance(content, Enum) else change(content)
+    if isinstance(content, list | tuple):
+        changed = [change_texts(entry, change, closed) for entry in content]
+        return changed if isinstance(content, list) else tuple(changed)
+    is_value = hasattr(content, "__slots__")
+    if not is_value and not isinstance(content, dict):
+        return content
+    fields = {}
+    for name, entry in (to_dict(content) if is_value else content).items():
+        if closed is None:
+            fields[change(name)] = change_texts(entry, change)
+        elif is_closed(name, entry, closed):
+            fields[name] = entry
+        else:
+            fields[name] = change_texts(entry, change, closed)
+    return type(content)(**fields) if is_value else fields
 
 
 def cap(text: str, limit: int, *, between_words: bool = False) -> str:

@@ -50,7 +50,7 @@ from tests.helpers.reports import (
     assert_valid_report,
     make_context,
     make_failure,
-    make_report,
+    make_report_value,
     make_run,
     read_report,
 )
@@ -417,7 +417,7 @@ def test_numbers_that_nobody_counted(record: DiskRecord) -> None:
     end = ProcessEnd(exit=ProcessExit(code=None, source="finalize"))
     report = reconstruct(run, None, end)
     assert_valid_report(json.loads(encode(report)))
-    assert report["limits"]["failures_omitted"] == 0xFFFFFFFF
+    assert report.limits.failures_omitted == 0xFFFFFFFF
 
 
 @pytest.mark.parametrize(
@@ -475,7 +475,7 @@ def test_a_report_is_cut_to_fit(size: int) -> None:
         distribution=None,
         truncated=False,
     )
-    whole = make_report(
+    whole = make_report_value(
         make_run(
             exit=ProcessExit(code=1, source="pytest"),
             counts=Counts(collected=300, failed=300),
@@ -491,13 +491,13 @@ def test_a_report_is_cut_to_fit(size: int) -> None:
     assert_valid_report(json.loads(encode(part)))
     assert is_cut(part)
     assert not is_cut(whole)
-    assert part["verdict"] == whole["verdict"]
-    assert len(part["failures"]) + part["limits"]["failures_omitted"] == 300
-    kept = sum(failure["traceback"] is not None for failure in part["failures"])
-    assert kept + part["limits"]["tracebacks_omitted"] == len(part["failures"])
-    assert part["failures"] or size < 20_000
-    lacks = "; it lacks order, distributions" in part["faults"][0]
-    assert (part["order"] is None) is lacks is (size < 10_000_000)
+    assert part.verdict == whole.verdict
+    assert len(part.failures) + part.limits.failures_omitted == 300
+    kept = sum(failure.traceback is not None for failure in part.failures)
+    assert kept + part.limits.tracebacks_omitted == len(part.failures)
+    assert part.failures or size < 20_000
+    lacks = "; it lacks order, distributions" in part.faults[0]
+    assert (part.order is None) is lacks is (size < 10_000_000)
 
 
 # Files that can't grow.

@@ -26,6 +26,7 @@ from pytest_failure_taxonomy.bench.plugin.bench_session import write_json
 from pytest_failure_taxonomy.errors import BenchError, ReportError
 from pytest_failure_taxonomy.hooks.report_file import ReportFile
 from pytest_failure_taxonomy.hooks.settings import Settings
+from pytest_failure_taxonomy.report.load import as_json, decode_report
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.survive.complete import (
     complete_run,
@@ -53,7 +54,7 @@ from pytest_failure_taxonomy.system.files import make_folder, open_folder, read_
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from tests.helpers.children import REPORT, ChildRun, run_child, run_pytest
-from tests.helpers.reports import assert_valid_report
+from tests.helpers.reports import assert_valid_report, make_report_value
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="needs links, pipes and descriptors of folders"
@@ -497,8 +498,8 @@ def test_what_a_test_leaves_in_the_reports_place(
 def complete_report_in(folder: Path) -> dict[str, Any] | None:
     """Return the report that a second process has written, once it is there."""
     report = read_report(folder / REPORT)
-    is_complete = report is not None and report["exit"].get("observed")
-    return report if is_complete else None
+    is_complete = report is not None and report.exit.observed
+    return as_json(report) if report is not None and is_complete else None
 
 
 def test_a_later_runs_report_is_left_alone(dead: Dead) -> None:
@@ -578,7 +579,7 @@ def test_a_malformed_beginning(dead: Dead, changes: dict[str, Any]) -> None:
     """Whatever is wrong with a record's beginning is said in one line; the record stays."""
     dead.change_header(**changes)
     for read in (
-        lambda: is_still_running(dead.report, dead.read()),
+        lambda: is_still_running(dead.report, decode_report(dead.read())),
         lambda: complete_run(dead.report, dead.run_id, VANISHED),
     ):
         with pytest.raises(ReportError) as refusal:
@@ -596,11 +597,9 @@ def test_an_event_of_another_hand_is_left_out(dead: Dead) -> None:
         )
     report = complete_run(dead.report, dead.run_id, VANISHED)
     assert report is not None
-    faults = report["faults"]
+    faults = report.faults
     assert "2 of the record's events can't be understood" in faults
-    assert [failure["nodeid"] for failure in report["failures"]] == [
-        "test_it.py::test_fails"
-    ]
+    assert [failure.nodeid for failure in report.failures] == ["test_it.py::test_fails"]
 
 
 LEAVES: Final = st.sampled_from(
@@ -681,10 +680,11 @@ def test_any_change_of_a_record(
     if report is None or record.exists():
         # It stays where no report could be made of it, or none that is complete.
         assert record.exists()
-        assert report is None or "the record lacks" in json.dumps(report["faults"])
+        assert report is None or "the record lacks" in json.dumps(report.faults)
     if report is not None:
-        assert report == json.loads((folder / REPORT).read_bytes())
-        assert_valid_report(report)
+        written = json.loads((folder / REPORT).read_bytes())
+        assert as_json(report) == written
+        assert_valid_report(written)
     shutil.rmtree(folder)
 
 
@@ -695,7 +695,7 @@ HUGE: Final = (
     "from pytest_failure_taxonomy.survive.complete import *\n"
     "from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit\n"
     "end = ProcessEnd(exit=ProcessExit(code=None, source='finalize'))\n"
-    "try: print(complete_run(Path(sys.argv[1]), sys.argv[2], end)['completeness'])\n"
+    "try: print(complete_run(Path(sys.argv[1]), sys.argv[2], end).completeness)\n"
     "except ReportError as error: print('refused')\n"
 )
 
@@ -778,7 +778,7 @@ def test_a_lock_of_another_user(shared: Path) -> None:
         try:
             os.setuid(NOBODY)
             publication = ReportFile(settings, "f" * 32)
-            publication.open({"completeness": "running"}, {})
+            publication.open(make_report_value(completeness="running"), {})
             shown = publication.path_from(shared), publication.moved
             name = f"failure-report.{'f' * 32}.json"
             if shown == (name, f"{lock.name} belongs to another user"):

@@ -17,7 +17,7 @@ REPORT = encode(report_as_json(1, test_a="failed", test_b="passed"))
 
 def newer() -> bytes:
     """Return a report of a version that does not exist yet."""
-    return REPORT.replace(b'"schema_version": "1.2"', b'"schema_version": "2.0"')
+    return REPORT.replace(b'"schema_version": "1.3"', b'"schema_version": "2.0"')
 
 
 @pytest.fixture

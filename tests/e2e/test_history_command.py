@@ -15,11 +15,11 @@ import pytest
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.history.tasks import record_task
-from pytest_failure_taxonomy.report.amend import with_proofs
 from pytest_failure_taxonomy.report.build import NO_PROOF
 from pytest_failure_taxonomy.report.load import as_json
 from tests.helpers import harness_folders
 from tests.helpers.past_runs import TEST, a_mixed_report, report_as_json
+from tests.helpers.reports import with_proofs
 
 JUNIT = """<?xml version="1.0"?>
 <testsuites><testsuite name="pytest" timestamp="2026-11-02T10:00:00+00:00" time="1.5">

@@ -30,8 +30,8 @@ from typing import (
 )
 
 from pytest_failure_taxonomy.bench.models import BenchRunReport
-from pytest_failure_taxonomy.report.codec import key_of
 from pytest_failure_taxonomy.report.model import (
+    KEYS,
     PUBLISHED,
     SCHEMA_ID,
     SCHEMA_VERSION,
@@ -109,7 +109,7 @@ def _object(cls: type, definitions: JSONSchema) -> JSONSchema:
         else:
             field = _schema_of(hints[name], definitions)
         described = {**field, "description": _plain_text(docs[name])}
-        properties[key_of(name, hints[name])] = _in_order(described)
+        properties[KEYS.get(name, name)] = _in_order(described)
     return _in_order(
         {
             "description": _plain_text(inspect.getdoc(cls) or ""),

@@ -13,9 +13,11 @@ from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 
+from pytest_failure_taxonomy.report.amend import add_late_end, amend
 from pytest_failure_taxonomy.report.build import NO_PROOF, build_report
 from pytest_failure_taxonomy.report.load import as_json, decode_report
 from pytest_failure_taxonomy.report.model import CODEC, SCHEMA_ID, FailureReport
+from pytest_failure_taxonomy.taxonomy.amendments import Amendment
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     ContinuousIntegration,
@@ -34,6 +36,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import Proof
 from tests.helpers.report_schema import packaged_schema
 
 A_PROOF: Final[Mapping[str, Any]] = {
@@ -177,9 +180,36 @@ def make_context(**given: Any) -> RunContext:
 
 def make_report(run: RunEvidence | None = None, **given: Any) -> dict[str, Any]:
     """Return the report of a run, as JSON; what is given goes to `build_report`."""
+    return as_json(make_report_value(run, **given))
+
+
+def make_report_value(run: RunEvidence | None = None, **given: Any) -> FailureReport:
+    """Return the report of a run; what is given goes to `build_report`."""
     run = make_full_run() if run is None else run
     context = given.pop("context", None) or make_context()
     return build_report(run, judge(run), context, **given)
+
+
+def with_proofs(
+    report: dict[str, Any], proofs: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return a report, as JSON, with what experiments say of its causes, by their keys."""
+    values = {
+        key: CODEC.decode(Proof, {**NO_PROOF, **proof}) for key, proof in proofs.items()
+    }
+    return amended(report, Amendment(proofs=values))
+
+
+def amended(report: dict[str, Any], amendment: Amendment) -> dict[str, Any]:
+    """Return a report, as JSON, with an amendment."""
+    return as_json(amend(decode_report(report), amendment))
+
+
+def with_late_end(report: dict[str, Any], end: ProcessExit) -> dict[str, Any]:
+    """Return a report, as JSON, with how its process ended after pytest wrote it."""
+    before = decode_report(report)
+    after = add_late_end(before, end)
+    return report if after is before else as_json(after)
 
 
 def extensions_of(report: Mapping[str, Any]) -> dict[str, Any]:

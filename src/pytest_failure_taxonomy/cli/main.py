@@ -22,7 +22,6 @@ from typing import Any, Final
 from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.cli.output import let_go_of_streams, tell, tell_plainly
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
-from pytest_failure_taxonomy.faces import FORMATS
 from pytest_failure_taxonomy.system import import_named
 from pytest_failure_taxonomy.taxonomy.judgement import FailureReason, Stage
 
@@ -52,7 +51,6 @@ def command_line(given: Sequence[str]) -> argparse.ArgumentParser:
     others = ["for harnesses and benches:"]
     parents: dict[str, argparse.ArgumentParser] = {}
     below: dict[str, Any] = {}
-    formats = "; ".join(f"{name}: {what}" for name, what in FORMATS.items())
     table = tomllib.loads(
         files("pytest_failure_taxonomy.cli")
         .joinpath("commands.toml")
@@ -68,10 +66,10 @@ def command_line(given: Sequence[str]) -> argparse.ArgumentParser:
             )
         words = entry["help"]
         about = entry.get("description", f"{words[:1].upper()}{words[1:]}.")
-        options = {
-            "description": about.replace("{formats}", formats),
-            "allow_abbrev": False,
-        }
+        if "{formats}" in about and name in given:
+            formats = [f"{name}: {what}" for name, what in _formats().items()]
+            about = about.replace("{formats}", "; ".join(formats))
+        options = {"description": about, "allow_abbrev": False}
         if entry.get("is_for_harnesses", False):  # argparse lists what has a help
             others.append(f"    {name:<10}{words}")
         else:
@@ -119,8 +117,16 @@ def _add_arguments(
                 named = given["type"]
                 given["type"] = _TYPES.get(named) or _number(**table["numbers"][named])
             if isinstance(given.get("choices"), str):
-                given["choices"] = _CHOICES[given["choices"]]
+                choices = given["choices"]
+                given["choices"] = _CHOICES.get(choices) or list(_formats())
             into.add_argument(*given.pop("names"), **given)
+
+
+def _formats() -> Mapping[str, str]:
+    """Return the formats of reports, which hardly any command needs to know."""
+    from pytest_failure_taxonomy.faces import FORMATS
+
+    return FORMATS
 
 
 def _number(least: float, most: float, what: str) -> Callable[[str], float]:
@@ -173,10 +179,9 @@ _TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
     "time": _time,
     "duration": _duration,
 }
-_CHOICES: Final = {
+_CHOICES: Final[Mapping[str, Sequence[str]]] = {
     "stages": [stage.value for stage in Stage],
     "reasons": [reason.value for reason in FailureReason],
-    "formats": list(FORMATS),
 }
 
 

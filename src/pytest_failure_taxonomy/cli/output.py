@@ -141,14 +141,17 @@ def styled(lines: Iterable[Line], stream: TextIO | None) -> Iterator[str]:
         yield text + tail
 
 
-def answer_report(report: dict[str, Any], output: str) -> None:
+def answer_report(report: FailureReport | JSONObject, output: str) -> None:
     """Write a report to the file that `-o` names, or to stdout, and print its verdict.
 
     Raises:
         ReportError: The file can't be written.
     """
+    from pytest_failure_taxonomy.report.model import CODEC
+
+    content = CODEC.encode(report)
     if output == STDOUT:
-        answer_json(report)
+        answer_json(content)
     else:
         from pytest_failure_taxonomy.report.write import (
             refuse_special_file,
@@ -158,7 +161,7 @@ def answer_report(report: dict[str, Any], output: str) -> None:
         path = Path(output).absolute()
         with writing_to(path):
             refuse_special_file(path, what="")
-            write_report(path, report)
+            write_report(path, content)
     print_verdict(report, Path("(on stdout)" if output == STDOUT else output))
 
 

@@ -22,7 +22,6 @@ from pytest_failure_taxonomy.errors import (
     ReportError,
     SettingsError,
 )
-from pytest_failure_taxonomy.faces import render
 from pytest_failure_taxonomy.redaction.secrets import Secrets
 from pytest_failure_taxonomy.report.build import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.system import import_named
@@ -35,7 +34,7 @@ from pytest_failure_taxonomy.text import safe_text
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.faces.terminal import Line
-    from pytest_failure_taxonomy.report.model import FailureReport
+    from pytest_failure_taxonomy.report.model import FailureReport, JSONObject
     from pytest_failure_taxonomy.survive.facts import ProcessEnd
 
 _FAILED: Final = 1
@@ -64,15 +63,6 @@ def load(
     report = load_report(path)
     refuse_bad_benches(report, str(path))
     return report
-
-
-def load_json(
-    path: Path, watchers: Sequence[tuple[int, list[str]]] | None = None
-) -> dict[str, Any]:
-    """Read a report as `load` does, and return its JSON object."""
-    from pytest_failure_taxonomy.report.load import as_json
-
-    return as_json(load(path, watchers))
 
 
 def reports_in(path: Path, problems: list[str], others: list[str]) -> Iterator[Path]:
@@ -249,6 +239,8 @@ def convert(options: argparse.Namespace) -> int:
 
 
 def _render(options: argparse.Namespace) -> str:
+    from pytest_failure_taxonomy.faces import render
+
     report = load(options.file)
     if options.augment is not None:
         from pytest_failure_taxonomy.faces.junit import augment
@@ -306,10 +298,11 @@ def merge(options: argparse.Namespace) -> int:
             "merge: --by task makes a report for each; give -o FOLDER for them"
         )
 
-    def join_shards(shards: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def join_shards(shards: Sequence[JSONObject]) -> Sequence[JSONObject]:
         if not shards:
-            return []  # and the bench need not be imported
-        return list(import_named(options.asks["shards"])(shards))
+            return ()  # and the bench need not be imported
+        joined: list[JSONObject] = import_named(options.asks["shards"])(shards)
+        return joined
 
     mergers: dict[str, Merger] = {}
     problems: list[str] = []
@@ -344,39 +337,37 @@ def merge(options: argparse.Namespace) -> int:
         return write_by_task(mergers, Path(options.output))
     report = mergers[""].result()
     output.answer_report(report, options.output)
-    return 0 if report["verdict"] is None else _FAILED
+    return 0 if report.verdict is None else _FAILED
 
 
-def _load_ended(
-    path: Path, watchers: Sequence[tuple[int, list[str]]]
-) -> dict[str, Any]:
+def _load_ended(path: Path, watchers: Sequence[tuple[int, list[str]]]) -> FailureReport:
     """Read a report, which is completed first if its pytest has died."""
     from pytest_failure_taxonomy.survive import complete
     from pytest_failure_taxonomy.survive.facts import ProcessEnd
 
-    report = load_json(path, watchers)
-    if report["completeness"] != "running":
+    report = load(path, watchers)
+    if report.completeness != "running":
         return report
     left = complete.read_report(path.absolute())
-    if left is not None and left["completeness"] == "running":
+    if left is not None and left.completeness == "running":
         _complete(path.absolute(), left, ProcessEnd(exit=_UNSEEN), "merge")
-    return load_json(path)
+    return load(path)
 
 
 _UNSEEN: Final = ProcessExit(code=None, source="finalize")
 
 
 def _complete(
-    path: Path, report: dict[str, Any], end: ProcessEnd, verb: str, **given: Any
-) -> dict[str, Any] | None:
+    path: Path, report: FailureReport, end: ProcessEnd, verb: str, **options: Any
+) -> FailureReport | None:
     from pytest_failure_taxonomy.survive import complete
 
-    if report["completeness"] == "running" and complete.is_still_running(path, report):
+    if report.completeness == "running" and complete.is_still_running(path, report):
         raise ReportError(
             f"{path}: the run is still going on; {verb} it when it has ended"
         )
     try:
-        return complete.complete_run(path, report["run"]["id"], end, warn=tell, **given)
+        return complete.complete_run(path, report.run.id, end, warn=tell, **options)
     except OSError as error:
         raise ReportError(
             f"{path}: the report can't be written: {error.strerror}"
@@ -411,7 +402,7 @@ def finalize(options: argparse.Namespace) -> int:
         _complete(path, report, end, "finalize", annotate=output.annotate) or report
     )
     print_verdict(report, Path(options.report))
-    return 0 if report["verdict"] is None else _FAILED
+    return 0 if report.verdict is None else _FAILED
 
 
 # Logs and the schema.

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pytest_failure_taxonomy.cli.output import (
     annotate,
@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.errors import (
     SettingsError,
 )
 from pytest_failure_taxonomy.options import DEFAULT_REPORT
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.write import (
     refuse_special_file,
     remove_report,
@@ -81,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
         end, mailbox = _supervise(command, options, path)
     except FailureTaxonomyError:
         earlier = complete.read_report(path)
-        if earlier is not None and earlier["completeness"] != "running":
+        if earlier is not None and earlier.completeness != "running":
             remove_report(path)  # nobody must take it for this run's
         raise
     except Exception as error:
@@ -90,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
         ) from error
     if end.fault is not None:
         tell(f"run: the command was ended, because its supervisor failed: {end.fault}")
-    report: dict[str, Any] | None = None
+    report: FailureReport | None = None
     problem = None
     try:
         seen = complete.end_of_process(end.returncode, "supervisor", end.ended_ns)
@@ -111,10 +112,8 @@ def run(options: argparse.Namespace) -> int:
             )
             problem = _publish(path, report, command)
         # What pytest itself has told before its process ended in another way is not all.
-        ended_later = (
-            report["exit"]["source"] == "supervisor" and report["exit"]["code"] != 0
-        )
-        if report["completeness"] != "full" or ended_later:
+        ended_later = report.exit.source == "supervisor" and report.exit.code != 0
+        if report.completeness != "full" or ended_later:
             shown = path.relative_to(folder) if path.is_relative_to(folder) else path
             is_of_pytest = mailbox.run_id is not None
             print_verdict(report, shown, problem=problem, is_of_pytest=is_of_pytest)
@@ -157,19 +156,17 @@ def _supervise(
 
 def _report_from_within(
     path: Path, seen: ProcessEnd, started_at: datetime
-) -> dict[str, Any] | None:
+) -> FailureReport | None:
     """Return the report of a pytest that the command has run, which may be a shell.
 
     If the time limit has ended that pytest, complete its report.
     """
     complete.wait_for_watcher(path)
     report = complete.read_report(path)
-    if report is None or report["run"]["started_at"] < timestamp(started_at):
+    if report is None or report.run.started_at < timestamp(started_at):
         return None
-    is_running, has_failed = (
-        report["completeness"] == "running",
-        report["verdict"] is not None,
-    )
+    is_running = report.completeness == "running"
+    has_failed = report.verdict is not None
     limit = seen.exit.enforced_limit_seconds
     if is_running or (has_failed and limit is not None):
         # Nobody has seen a pytest die that the command ran; one that has finished went on as a
@@ -181,9 +178,9 @@ def _report_from_within(
             seen = replace(seen, exit=end)
         with suppress(ReportError, OSError):
             if not (is_running and complete.is_still_running(path, report)):
-                run_id = report["run"]["id"]
+                run_id = report.run.id
                 return complete_run(path, run_id, seen, annotate=annotate) or report
-    if report["verdict"] is None and report["exit"]["code"] != seen.exit.code:
+    if report.verdict is None and report.exit.code != seen.exit.code:
         return None  # that pytest passed, and something else in the command failed
     complete.annotate_late(report, annotate)
     return report
@@ -196,7 +193,7 @@ def _report_of_plugin(
     started_at: datetime,
     *,
     is_named: bool,
-) -> dict[str, Any] | None:
+) -> FailureReport | None:
     """Return the plugin's report, completed; `None` if there is none, or nothing is left of it."""
     if mailbox.run_id is None:
         return None if is_named else _report_from_within(path, seen, started_at)
@@ -214,7 +211,7 @@ def _report_of_plugin(
         return None
 
 
-def _publish(path: Path, report: dict[str, Any], command: list[str]) -> str | None:
+def _publish(path: Path, report: FailureReport, command: list[str]) -> str | None:
     """Write the report of a command that no plugin has recorded, and tell GitHub if it failed.
 
     Returns:
@@ -227,7 +224,7 @@ def _publish(path: Path, report: dict[str, Any], command: list[str]) -> str | No
         why, right = error.strerror, "give --report a path that can be"
         tell(f"{path}: the report can't be written: {why}; {right}")
         problem = "could not be written"
-    if report["verdict"] is not None and "--failure-taxonomy-github=off" not in command:
+    if report.verdict is not None and "--failure-taxonomy-github=off" not in command:
         from pytest_failure_taxonomy.faces import faces_of_step, show_faces
 
         for fault in show_faces(report, faces_of_step(), annotate):
@@ -235,36 +232,37 @@ def _publish(path: Path, report: dict[str, Any], command: list[str]) -> str | No
     return problem
 
 
-def _exit_code(end: CommandEnd, report: dict[str, Any] | None) -> int:
+def _exit_code(end: CommandEnd, report: FailureReport | None) -> int:
     if end.limit_reached:
         return EXIT_LIMIT
-    with suppress(LookupError, TypeError, AttributeError):  # a report may be anybody's
-        if report and end.returncode == 0 and (status := _status_behind(report)):
+    if report is not None:
+        status = _status_behind(report) if end.returncode == 0 else 0
+        if status:
             return status
-        evidence = ((report and report["verdict"]) or {"evidence": ()})["evidence"]
-        is_stall = any(each["source"] == ENDED_AS_STALLED for each in evidence)
-        if report and is_stall and report["exit"]["signal"] is not None:
+        evidence = report.verdict.evidence if report.verdict else ()
+        is_stall = any(quoted.source == ENDED_AS_STALLED for quoted in evidence)
+        if is_stall and report.exit.signal is not None:
             return EXIT_STALLED  # killed because of --failure-taxonomy-end-stalled
     let_go_of_streams()  # a signal would leave no time for that
     return end_like(end.returncode)
 
 
-def _status_behind(report: dict[str, Any]) -> int:
+def _status_behind(report: FailureReport) -> int:
     """Return the status that a pytest should have ended with instead of 0; 0 if none."""
-    if report["exit"]["code"] != 0 or report["run"]["stage"] == Stage.BASELINE_RUN:
+    run = report.run
+    if report.exit.code != 0 or run.stage is Stage.BASELINE_RUN:
         return 0
-    status: int | None = report["session_exit_code"]
+    status = report.session_exit_code
     if status:
         tell(
             f"run: pytest's session ended with status {status}, and only its process with 0"
         )
         return status
     # A `sys.exit(0)` outside of the session; where tests were only listed, none has failed.
-    was_left = report["exit"]["source"] == "exception"
-    lists = {"--co", "--collect-only"}.intersection(report["run"]["invocation"]["args"])
-    if "process.exited" in {each["kind"] for each in report["reasons"]} or (
-        was_left and not lists
-    ):
+    lists = {"--co", "--collect-only"}.intersection(run.invocation.args)
+    was_left = report.exit.source == "exception" and not lists
+    kinds = {held.kind for held in report.reasons}
+    if was_left or "process.exited" in kinds:
         tell("run: pytest ended with status 0, but never finished its session")
         return EXIT_UNFINISHED
     return 0

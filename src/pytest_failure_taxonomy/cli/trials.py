@@ -32,6 +32,7 @@ from pytest_failure_taxonomy.text import safe_text
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.report.merging import Merger
+    from pytest_failure_taxonomy.report.model import FailureReport, JSONObject
 
 _FAILED: Final = 1
 _UNREAD: Final = 2
@@ -43,7 +44,9 @@ _COUNTS: Final = output.columns_of(
 _Reports = Iterator[tuple[Trial, dict[str, Any], list[Difference]]]
 
 
-def _write_named(folder: Path, report: dict[str, Any], key: str, *names: str) -> None:
+def _write_named(
+    folder: Path, report: FailureReport | JSONObject, key: str, *names: str
+) -> None:
     """Write a report under names in which a harness may have put anything.
 
     The digest of the key at the end tells two reports apart on every file system, and no file of
@@ -127,7 +130,7 @@ def write_by_task(mergers: Mapping[str, Merger], folder: Path) -> int:
     for task, merger in sorted(mergers.items()):
         report = merger.result()
         _write_named(folder, report, task, task)
-        failed += report["verdict"] is not None
+        failed += report.verdict is not None
     words = f"{len(mergers) - failed} passed in every attempt, {failed} did not"
     answer(f"{counted(len(mergers), 'task')}: {words}\n")
     return _FAILED if failed else 0

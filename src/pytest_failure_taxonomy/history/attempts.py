@@ -15,7 +15,8 @@ from pytest_failure_taxonomy.history.tables import (
     started_at,
 )
 from pytest_failure_taxonomy.logs.log_lines import marker_in
-from pytest_failure_taxonomy.report.summary import baseline_commit, traits_of
+from pytest_failure_taxonomy.report.build import baseline_commit
+from pytest_failure_taxonomy.report.summary import traits_of
 from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
 from pytest_failure_taxonomy.taxonomy.judgement import (
     MARKER_REASONS,

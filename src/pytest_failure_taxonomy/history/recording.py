@@ -140,7 +140,8 @@ def _look_up(url: str, report: JSONObject, seconds: float, *, adds: bool) -> Ame
     require_libraries()
     from pytest_failure_taxonomy.history.database import open_history
     from pytest_failure_taxonomy.history.questions import proofs_of, states_of
-    from pytest_failure_taxonomy.report.load import amend_value, decode_report
+    from pytest_failure_taxonomy.report.amend import amend
+    from pytest_failure_taxonomy.report.load import decode_report
 
     faulthandler.dump_traceback_later(seconds, exit=True)
     asked = decode_report(dict(report))
@@ -149,7 +150,7 @@ def _look_up(url: str, report: JSONObject, seconds: float, *, adds: bool) -> Ame
         states, proofs = states_of(history, asked), proofs_of(history, asked)
         amendment = amendment_of(asked, states, proofs)
         if adds:
-            history.add(amend_value(asked, amendment))
+            history.add(amend(asked, amendment))
     return amendment
 
 

@@ -18,8 +18,10 @@ from pytest_failure_taxonomy.options import KNOWN_BY_HISTORY, NEIGHBOURS
 from pytest_failure_taxonomy.redaction.secrets import Secrets
 from pytest_failure_taxonomy.report.amend import amend
 from pytest_failure_taxonomy.report.build import OWN_NAME, fit_benches, removed_from
+from pytest_failure_taxonomy.report.model import CODEC, FailureReport
 from pytest_failure_taxonomy.system import import_named
 from pytest_failure_taxonomy.taxonomy.amendments import Amendment, ReportSection
+from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.text import CLOSED_FIELDS, change_texts, encodable
 
 _HOOK: Final = "the hook pytest_failure_taxonomy_report"
@@ -47,40 +49,44 @@ def ask_sections(config: pytest.Config, faults: Faults) -> list[ReportSection]:
 
 
 def add_sections(
-    report: dict[str, Any], sections: Sequence[ReportSection], secrets: Secrets
-) -> None:
-    """Fill the fields of neighbours in a report, without secrets."""
+    report: FailureReport, sections: Sequence[ReportSection], secrets: Secrets
+) -> FailureReport:
+    """Return a report with the fields of neighbours, without secrets."""
+    fields: dict[str, Any] = {}
     for section in sections:
-        report[section.name] = fit_benches(secrets.redact_json(list(section.rows)))
+        fields[section.name] = fit_benches(secrets.redact_json(list(section.rows)))
+    return replace(report, **fields)
 
 
 def read_cases(
-    report: dict[str, Any], sections: Sequence[ReportSection]
+    report: FailureReport, sections: Sequence[ReportSection]
 ) -> dict[str, Any]:
     """Return what the HTML page shows of the cases behind sections, by the ids of their runs."""
     cases: dict[str, Any] = {}
     for section in sections:
-        if section.place is None or not report[section.name]:
+        rows = getattr(report, section.name)
+        if section.place is None or not rows:
             continue
         with suppress(Exception):  # the page is there without them
             read = import_named(NEIGHBOURS[section.name]["cases"])
-            cases |= read(report[section.name], Path(section.place.folder))
+            cases |= read(rows, Path(section.place.folder))
     return cases
 
 
 def ask_amendments(
-    config: pytest.Config, report: dict[str, Any], *, is_final: bool
+    config: pytest.Config, report: FailureReport, *, is_final: bool
 ) -> list[Amendment]:
     """Return what neighbours propose to add to a report."""
-    amendments: list[Amendment] = config.hook.pytest_failure_taxonomy_amend(
-        report=report, is_final=is_final
-    )
+    hook = config.hook.pytest_failure_taxonomy_amend
+    if not hook.get_hookimpls():
+        return []
+    amendments: list[Amendment] = hook(report=CODEC.encode(report), is_final=is_final)
     return amendments
 
 
 def apply_amendments(
-    report: dict[str, Any], amendments: Iterable[Amendment]
-) -> dict[str, Any]:
+    report: FailureReport, amendments: Iterable[Amendment]
+) -> FailureReport:
     """Return a report with what is proposed, and with what follows from it."""
     for amendment in amendments:
         report = amend(report, amendment)
@@ -88,19 +94,19 @@ def apply_amendments(
 
 
 def add_extensions(
-    config: pytest.Config, report: dict[str, Any], faults: Faults, secrets: Secrets
-) -> None:
-    """Add what the implementations of our hook return to the report, without secrets.
+    config: pytest.Config, report: FailureReport, faults: Faults, secrets: Secrets
+) -> FailureReport:
+    """Return a report with what the implementations of our hook return, without secrets.
 
     An invalid answer becomes a fault. If two answers have the same key, the first one counts.
     """
     hook = config.hook.pytest_failure_taxonomy_report
     if not hook.get_hookimpls():
-        return
-    extensions = report["extensions"]
-    before = Counter(removed_from(json.dumps(extensions)))
+        return report
+    extensions = dict(report.extensions)
     try:
-        answers = hook(report=json.loads(json.dumps(report)))
+        # A copy, of which a hook may change each part.
+        answers = hook(report=json.loads(json.dumps(CODEC.encode(report))))
     except BaseException as error:  # noqa: BLE001 - foreign
         faults.add(_HOOK, error)
         answers = []
@@ -109,12 +115,15 @@ def add_extensions(
             extensions |= secrets.redact_json(_check_answer(answer)) | extensions
         except (TypeError, ValueError, RecursionError) as error:
             faults.add(_HOOK, error)
-    removed = Counter(removed_from(json.dumps(extensions)))
-    removed.subtract(before)
-    if +removed:
-        report["redacted"] = dict(Counter(report["redacted"]) + removed)
-    if faults.messages:
-        report["faults"] = list(faults.messages)
+    redacted = Counter(report.redacted)
+    redacted.update(removed_from(json.dumps(extensions)))
+    redacted.subtract(removed_from(json.dumps(report.extensions)))
+    return replace(
+        report,
+        extensions=extensions,
+        redacted=dict(+redacted),
+        faults=tuple(faults.messages) or report.faults,
+    )
 
 
 def _check_answer(answer: object) -> dict[str, Any]:
@@ -133,12 +142,14 @@ def _check_answer(answer: object) -> dict[str, Any]:
     return added
 
 
-def search_again(report: dict[str, Any], redact: Callable[[str], str]) -> None:
+def search_again(report: FailureReport, redact: Callable[[str], str]) -> FailureReport:
     """Remove secrets that extensions and sections have made known, and count all again."""
-    unsearched = {
-        "order": report["order"],  # numbers hold none but by chance
-        "extensions": change_texts(report["extensions"], redact),
-    }
-    report |= change_texts(report, redact, CLOSED_FIELDS) | unsearched
-    report["redacted"] = {}
-    report["redacted"] = dict(Counter(removed_from(json.dumps(report))))
+    changed: FailureReport = change_texts(report, redact, CLOSED_FIELDS)
+    searched = replace(
+        changed,
+        order=report.order,  # numbers hold none but by chance
+        extensions=change_texts(report.extensions, redact),
+        redacted={},
+    )
+    marks = removed_from(json.dumps(CODEC.encode(searched)))
+    return replace(searched, redacted=dict(Counter(marks)))

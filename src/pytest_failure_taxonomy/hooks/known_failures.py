@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
 
 from pytest_failure_taxonomy.faces.terminal import Line, notice
 from pytest_failure_taxonomy.hooks.settings import Settings
 from pytest_failure_taxonomy.options import KNOWN_BY_HISTORY
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.taxonomy.amendments import (
     MAX_NAMED,
@@ -26,7 +26,7 @@ from pytest_failure_taxonomy.text import safe_text
 def compare_run(
     settings: Settings,
     run: RunEvidence,
-    ask_history: Callable[[], tuple[dict[str, Any], Sequence[Amendment]]],
+    ask_history: Callable[[], tuple[FailureReport, Sequence[Amendment]]],
 ) -> tuple[RunEvidence, KnownFailures | None]:
     """Return a run, with exit code 0 if tests failed and all of it is known, and why.
 
@@ -49,24 +49,25 @@ def compare_run(
     return accept_known(run, unlisted, safe_text(name), notes)
 
 
-def _list_unknown(report: dict[str, Any], amendments: Sequence[Amendment]) -> list[str]:
+def _list_unknown(report: FailureReport, amendments: Sequence[Amendment]) -> list[str]:
     """Return the node ids of the groups of failures that no history knows."""
     unknown: list[str] = []
-    for group in report["groups"]:
+    for group in report.groups:
         histories = [
-            amendment.histories.get(group["fingerprint"]) for amendment in amendments
+            amendment.histories.get(group.fingerprint) for amendment in amendments
         ]
         if not any(map(is_accepted, histories)):
-            unknown += group["nodeids"] or ("?",)
+            unknown += group.nodeids or ("?",)
     return unknown
 
 
-def describe_known(known: KnownFailures, report: dict[str, Any]) -> list[Line]:
+def describe_known(known: KnownFailures, report: FailureReport) -> list[Line]:
     """Return the lines about failures that are known, and about their entries."""
     lines = [notice(note) for note in known.notes]
     # A verdict on what crashed takes the usual place.
-    if report["verdict"] is not None and (accepted := accepted_words(report)):
-        lines.append(notice(accepted))
+    if report.verdict is not None:
+        accepted = accepted_words(report)
+        lines += [notice(accepted)] if accepted else []
     count = known.unknown_count
     if count and known.failures:
         names = ", ".join(known.unknown)

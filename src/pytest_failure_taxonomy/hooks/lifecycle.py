@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.hooks.controller import ControllerRecorder
     from pytest_failure_taxonomy.hooks.every_test import EveryTest
     from pytest_failure_taxonomy.hooks.stall_thread import StallThread
+    from pytest_failure_taxonomy.report.model import FailureReport
 
 _END: Final = "the end of the run"
 
@@ -181,7 +182,7 @@ class Run:
         self.report_file.record.write("watcher", watcher=watcher)
         return with_watcher(context, watcher)
 
-    def _running_report(self, context: evidence.RunContext) -> dict[str, Any]:
+    def _running_report(self, context: evidence.RunContext) -> FailureReport:
         nothing_seen = evidence.RunEvidence(
             stage=self._settings.stage,
             finished=False,
@@ -373,11 +374,10 @@ class Run:
         if self._settings.known is None:
             return run
 
-        def ask_history() -> tuple[dict[str, Any], list[Amendment]]:
+        def ask_history() -> tuple[FailureReport, list[Amendment]]:
             report = self._build(self._attributed(run), context, "full")
-            return report, additions.ask_amendments(
-                self._config, report, is_final=False
-            )
+            amendments = additions.ask_amendments(self._config, report, is_final=False)
+            return report, amendments
 
         with self.faults.catch("the comparison with known failures"):
             from pytest_failure_taxonomy.hooks.known_failures import compare_run
@@ -418,7 +418,7 @@ class Run:
 
     def _final_report(
         self, run: evidence.RunEvidence, context: evidence.RunContext
-    ) -> dict[str, Any]:
+    ) -> FailureReport:
         """Build the report; without what is said of failures if it can't be built with that."""
         try:
             return self._build(self._attributed(run), context, "full")
@@ -452,7 +452,7 @@ class Run:
         run: evidence.RunEvidence,
         context: evidence.RunContext,
         completeness: evidence.Completeness,
-    ) -> dict[str, Any]:
+    ) -> FailureReport:
         return build_report(
             run,
             judge(run),
@@ -463,24 +463,23 @@ class Run:
         )
 
     def _write(
-        self, report: dict[str, Any], sections: Sequence[ReportSection]
-    ) -> tuple[dict[str, Any], list[Amendment], str | None]:
+        self, report: FailureReport, sections: Sequence[ReportSection]
+    ) -> tuple[FailureReport, list[Amendment], str | None]:
         """Write a report with what others add to it; return that, and why it is not whole."""
         config, secrets = self._config, self._secrets
         secrets_before = secrets.known
         amendments: list[Amendment] = []
         with self.faults.catch("the reports of benches"):
-            additions.add_sections(report, sections, secrets)
-        if self._known is not None:
-            report["known"] = to_dict(self._known)
+            report = additions.add_sections(report, sections, secrets)
+        report = replace(report, known=self._known)
         try:
             with self.faults.catch("the history"):
                 amendments = additions.ask_amendments(config, report, is_final=True)
                 report = additions.apply_amendments(report, amendments)
-            additions.add_extensions(config, report, self.faults, secrets)
+            report = additions.add_extensions(config, report, self.faults, secrets)
         finally:  # a hook may end the process
             if secrets.known != secrets_before:
-                additions.search_again(report, secrets.redact)
+                report = additions.search_again(report, secrets.redact)
             problem = self.report_file.close(report)
             if self._settings.mailbox is not None:
                 from pytest_failure_taxonomy.survive.mailbox import release_mailbox

@@ -15,7 +15,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from _pytest._io import (
@@ -27,6 +27,7 @@ from pytest_failure_taxonomy.faces.terminal import (
     Line,
     causes_with_tests,
 )
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.summary import place_words, summarise
 from pytest_failure_taxonomy.survive.machine import ci_providers
 from pytest_failure_taxonomy.text import ShownPaths
@@ -122,12 +123,12 @@ def is_on_gitlab() -> bool:
 
 
 def lines_of_causes(
-    report: dict[str, Any], paths: ShownPaths, chosen: str | None, level: int
+    report: FailureReport, paths: ShownPaths, chosen: str | None, level: int
 ) -> list[Line]:
     """Return the lines of a failed run's causes with their tests, the first ones; none if quiet.
 
     Args:
-        report: the report's JSON object.
+        report: of the run.
         paths: shows the paths in it.
         chosen: what the user has chosen to see, if anything.
         level: the verbosity. GitLab's log folds them, so they stand there in any case.
@@ -137,8 +138,8 @@ def lines_of_causes(
         if chosen is None
         else chosen == "groups"
     )
-    has_failures = report["failures"] or report["collection_errors"]
-    if not is_told or report["verdict"] is None or not has_failures:
+    has_failures = report.failures or report.collection_errors
+    if not is_told or report.verdict is None or not has_failures:
         return []
     lines = list(
         causes_with_tests(summarise(report, paths, MAX_CAUSES), paths, MAX_CAUSES)
@@ -161,12 +162,12 @@ def knows_hyperlinks(environ: Mapping[str, str]) -> bool:
 
 
 def link_targets(
-    report: dict[str, Any], paths: ShownPaths, path: Path, shown: str
+    report: FailureReport, paths: ShownPaths, path: Path, shown: str
 ) -> dict[str, str]:
     """Return what is to be a link, and where each leads: the report and the places of failures.
 
     Args:
-        report: the report's JSON object.
+        report: of the run.
         paths: shows the paths in it.
         path: of the report.
         shown: how that is shown, with what may be said behind it.
@@ -174,7 +175,7 @@ def link_targets(
     targets = {}
     if shown:
         targets[str(path) if shown.startswith(str(path)) else shown] = path.as_uri()
-    rootdir = report["run"]["invocation"]["rootdir"]
+    rootdir = report.run.invocation.rootdir
     for cause in summarise(report, most=MAX_PLACES).causes:
         place = cause.failures[0].location if cause.failures else None
         if place is not None and place.line:

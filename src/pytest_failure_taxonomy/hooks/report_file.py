@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.system import process
 from pytest_failure_taxonomy.system.interpreter import our_command
 
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.report.model import FailureReport
     from pytest_failure_taxonomy.survive.facts import Observed
 
 LOOK_SECONDS: Final = 1.0
@@ -57,7 +58,7 @@ class ReportFile:
         self._at_sigterm = StackDump()
         self._asked = StackDump()
 
-    def open(self, report: dict[str, Any], header: dict[str, Any]) -> None:
+    def open(self, report: FailureReport, header: dict[str, Any]) -> None:
         """Write the first report, to the temporary folder if the default path can't be written.
 
         The record begins before: a report that says `running` can be completed from
@@ -206,7 +207,7 @@ class ReportFile:
         """Let the watcher ask where asyncio's tasks wait; the tests have been imported."""
         self._asked.begin_to_tell_tasks(self.record)
 
-    def correct(self, report: dict[str, Any]) -> None:
+    def correct(self, report: FailureReport) -> None:
         """Replace the first report, if there is room for that."""
         with suppress(OSError):
             write.write_report(self.path, report)
@@ -236,7 +237,7 @@ class ReportFile:
                 return read_observed(folder)
         return None
 
-    def close(self, report: dict[str, Any]) -> str | None:
+    def close(self, report: FailureReport) -> str | None:
         """Write the last report.
 
         If it could not be written completely, the record stays for `failure-taxonomy

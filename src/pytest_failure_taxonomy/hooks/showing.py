@@ -18,6 +18,7 @@ from pytest_failure_taxonomy.hooks import printing
 from pytest_failure_taxonomy.hooks.printing import print_lines
 from pytest_failure_taxonomy.hooks.report_file import ReportFile
 from pytest_failure_taxonomy.hooks.settings import Settings
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.system.interpreter import our_command, write_words
 from pytest_failure_taxonomy.taxonomy.amendments import Amendment
@@ -33,7 +34,7 @@ class EndedRun:
     """A run whose report is written, with what is shown besides."""
 
     run: RunEvidence
-    report: dict[str, Any]
+    report: FailureReport
     problem: str | None
     """Why the report is not written, or not whole."""
     known: KnownFailures | None
@@ -85,7 +86,7 @@ def show_run(
         if ended.known is not None:
             from pytest_failure_taxonomy.hooks.known_failures import describe_known
 
-            lines += describe_known(ended.known, report)
+            lines += describe_known(ended.known, ended.report)
         lines += map(face.notice, _describe_problems(ended.amendments, path))
         faults += _remarks(ended.run, file)
     if level > -2:
@@ -149,10 +150,10 @@ def prove_at_end(
         variables: the environment in which pytest was started.
     """
     report = ended.report
-    has_failed = report["verdict"] is not None and report["exit"]["code"] == 1
+    has_failed = report.verdict is not None and report.exit.code == 1
     if settings.prove is None or ended.problem is not None:
         return
-    if not has_failed or not report["failures"]:
+    if not has_failed or not report.failures:
         return
     from pytest_failure_taxonomy.hooks.proving import prove_at_exit
 

@@ -25,6 +25,7 @@ from pytest_failure_taxonomy.documents.content import (
 from pytest_failure_taxonomy.documents.problems import WrongError
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import JSONObject
+from pytest_failure_taxonomy.report.model import CODEC
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace, value
@@ -217,8 +218,10 @@ def report_of(
         completeness="reconstructed",
         redaction=redaction,
     )
-    report["notes"] = [*report["notes"], *run.notes]
-    return report
+    content: JSONObject = CODEC.encode(
+        replace(report, notes=(*report.notes, *run.notes))
+    )
+    return content
 
 
 def evidence_of_tests(

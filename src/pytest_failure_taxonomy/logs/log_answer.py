@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.logs.output_readers import (
 from pytest_failure_taxonomy.logs.program_output import ProgramOutput
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.build import JSONObject
+from pytest_failure_taxonomy.report.model import CODEC
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import (
@@ -152,7 +153,7 @@ def _answer(
     run: ev.RunEvidence, judgement: Judgement, marker: str | None
 ) -> JSONObject:
     limits = build.Limits()
-    verdict = build.verdict_as_json(judgement.verdict, limits)
+    verdict = CODEC.encode(limits.cap_value(judgement.verdict))
     told = verdict or {"ambiguous": []}
     judged = (*judgement.failures, *judgement.collection_failures)
     failed: tuple[ev.TestFailure | ev.CollectionFailure, ...]
@@ -163,7 +164,7 @@ def _answer(
     return {
         **{name: told.get(name) for name in _OF_VERDICT},
         "marker": marker,
-        "exit": {**build.exit_as_json(run, judgement), "signal": signal},
+        "exit": {**CODEC.encode(build.exit_of(run, judgement)), "signal": signal},
         "message": told.get("message"),
         "lines": [line._asdict() for line in judgement.lines],
         "reasons": [
@@ -171,7 +172,7 @@ def _answer(
                 **held,
                 "nodeids": [each for each in held["nodeids"] if each][:MAX_NODEIDS],
             }
-            for held in build.reasons_as_json(judgement, limits)
+            for held in CODEC.encode(limits.cap_value(judgement.reasons))
         ],
         "failures": [
             _failure(*each) for each in zip(failed[:shown], judged, strict=False)

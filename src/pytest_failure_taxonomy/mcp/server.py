@@ -35,7 +35,6 @@ from pytest_failure_taxonomy.faces import agent
 from pytest_failure_taxonomy.history import VERDICT
 from pytest_failure_taxonomy.history.commands import lines_of, worded
 from pytest_failure_taxonomy.redaction.secrets import Secrets
-from pytest_failure_taxonomy.report.load import as_json
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
@@ -220,7 +219,7 @@ class _Asked:
         with suppress(
             ReportError
         ):  # its record is gone, as that of any run that has ended
-            is_alive = is_still_running(self._path, as_json(report))
+            is_alive = is_still_running(self._path, report)
         return agent.render(report, now=datetime.now(UTC), is_alive=is_alive)
 
     @_answering

@@ -25,7 +25,7 @@ from pytest_failure_taxonomy.prove.experiment import (
 )
 from pytest_failure_taxonomy.prove.ladder import MOST_RUNS, Climb, Ladder
 from pytest_failure_taxonomy.prove.state import changed_files, take_files
-from pytest_failure_taxonomy.report.load import amend_value
+from pytest_failure_taxonomy.report.amend import amend
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import proof_words
@@ -159,7 +159,7 @@ def tell_and_keep(
     lines = [*proof_words(proof, first_nodeid)]
     if proof.command and proof.status != "undecided":
         lines.append(proof.command)
-    report = amend_value(report, Amendment(proofs={cause.key: proof}))
+    report = amend(report, Amendment(proofs={cause.key: proof}))
     known = {known.key: known.proof for known in reversed(report.causes)}
     best = known[cause.key]
     if best and (best.type, best.status) != (proof.type, proof.status):

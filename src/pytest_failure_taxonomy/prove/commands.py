@@ -16,7 +16,6 @@ from pytest_failure_taxonomy.cli.reports import load
 from pytest_failure_taxonomy.errors import HistoryError, SettingsError
 from pytest_failure_taxonomy.faces import append_proofs
 from pytest_failure_taxonomy.options import PROVING_VARIABLE
-from pytest_failure_taxonomy.report.load import as_json
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.text import first_line, safe_text
@@ -42,7 +41,7 @@ def prove(options: argparse.Namespace) -> int:
 
     def save(report: FailureReport) -> None:
         with output.writing_to(path):
-            write_report(path, as_json(report))
+            write_report(path, report)
 
     task = Task(
         report=report,

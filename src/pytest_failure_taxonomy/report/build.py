@@ -1,27 +1,29 @@
-"""Build the report's JSON object from evidence and judgement."""
+"""Build a report from evidence and judgement, and fit its texts to their caps."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from math import isfinite
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pytest_failure_taxonomy import VERSION
-from pytest_failure_taxonomy.report.model import (
-    PUBLISHED,
-    SCHEMA_ID,
-    SCHEMA_VERSION,
-)
+from pytest_failure_taxonomy.report import model
+from pytest_failure_taxonomy.report.model import CODEC, FailureReport
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.judgement import (
     PYTEST_EXIT_CODES,
+    Cause,
+    FailureJudgement,
+    Group,
+    HeldReason,
     Judgement,
+    Proof,
     Stage,
-    Verdict,
 )
-from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
+from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import words_of_stalled_activity
 from pytest_failure_taxonomy.text import (
     CLOSED_FIELDS,
@@ -36,47 +38,22 @@ if TYPE_CHECKING:
 
 JSONObject = dict[str, Any]
 _T = TypeVar("_T")
+_Place = TypeVar("_Place", ev.Location | None, ev.RaisingFrame | None)
+_Named = TypeVar("_Named", HeldReason, Group, Cause, model.NotRun)
 
 OWN_NAME: Final = "pytest_failure_taxonomy"
 """Our own key where other formats have room for extensions."""
 
 
-def object_at(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return an object of an object of anybody's; an empty one where there is none."""
-    found = holder.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def objects_at(holder: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the objects in a list of an object of anybody's."""
-    found = holder.get(name)
-    return (
-        [each for each in found if isinstance(each, dict)]
-        if isinstance(found, list)
-        else []
-    )
-
-
-def texts_at(holder: Mapping[str, Any], name: str) -> list[str]:
-    """Return the texts in a list of an object of anybody's."""
-    found = holder.get(name)
-    return (
-        [each for each in found if isinstance(each, str)]
-        if isinstance(found, list)
-        else []
-    )
-
-
-def baseline_commit(report: Mapping[str, Any]) -> str | None:
+def baseline_commit(report: FailureReport) -> str | None:
     """Return the commit at which an attempt's baseline was valid, so that its code did load.
 
     An attempt is a report that was merged from its stages.
     """
-    merged = report["merged"] or {"runs": []}
-    for run in merged["runs"]:
-        is_baseline = run["run"]["stage"] == Stage.BASELINE_RUN
-        if is_baseline and run["verdict"] is None and run["commit"] is not None:
-            return str(run["commit"])
+    for run in report.merged.runs if report.merged else ():
+        is_valid = run.run.stage is Stage.BASELINE_RUN and run.verdict is None
+        if is_valid and run.commit is not None:
+            return run.commit
     return None
 
 
@@ -113,6 +90,9 @@ MAX_TRACEBACKS: Final = 4_000_000
 _MESSAGES: Final = frozenset({"message", "detail", "title", "what", "children"})
 _TRACEBACKS: Final = frozenset({"traceback", "stack"})
 """Names of fields whose texts are capped, in whichever object they stand."""
+_WHOLE: Final = frozenset({"tests", "files", "fingerprints", "ambiguous"})
+"""Names of fields that hold names, of which each is short."""
+_NUMBERS: Final = frozenset({bool, float, int, NoneType})
 
 
 def removed_from(text: str) -> list[str]:
@@ -132,72 +112,89 @@ class Limits:
         self._redaction = redaction
         self.redacted: dict[str, int] = {}
         """How many secrets were removed from the report, by their sort."""
-        self.cut = {
-            "failures_omitted": unrecorded.failures,
-            "collection_errors_omitted": unrecorded.collection_failures,
-            "internal_errors_omitted": unrecorded.errors,
-            "tracebacks_omitted": 0,
-            "nodeids_omitted": 0,
-            "groups_omitted": 0,
-            "causes_omitted": 0,
-            "texts_truncated": 0,
-        }
-        """The field `limits`."""
+        self._cut = dict.fromkeys(CODEC.keys_of(model.Limits), 0)
+        self._cut["failures_omitted"] = unrecorded.failures
+        self._cut["collection_errors_omitted"] = unrecorded.collection_failures
+        self._cut["internal_errors_omitted"] = unrecorded.errors
         self._characters_left = MAX_TRACEBACKS
 
-    def fields(self, found: Any, *chosen: str) -> JSONObject:
-        """Return fields of a value by their names as JSON, each capped as its name says.
+    @property
+    def cut(self) -> model.Limits:
+        """What was cut so far."""
+        return model.Limits(**self._cut)
+
+    def count_cut(self, name: str, entries: Sequence[object], listed: int) -> None:
+        """Count the entries beyond those that are listed.
 
         Args:
-            found: the value.
-            chosen: names of the fields, in the order of the report; without any, those
-                that it shows.
+            name: such as `failures`.
+            entries: all of them.
+            listed: how many of them there is room for.
         """
-        names = chosen or PUBLISHED.get(type(found)) or found.__slots__
-        return {name: self.as_json(getattr(found, name), name) for name in names}
+        self._cut[f"{name}_omitted"] += max(0, len(entries) - listed)
 
-    def as_json(self, found: Any, name: str = "") -> Any:
-        """Return what a field of this name holds as JSON."""
-        if isinstance(found, str):
+    def cap_value(self, content: _T, name: str = "") -> _T:
+        """Return what a field of this name holds, each of its parts capped as it is named.
+
+        Of a value it has what a report shows; the rest is as by default.
+        """
+        part: Any = content
+        if isinstance(part, str):
             if name in _MESSAGES:
-                return self.message(found)
-            return self.traceback(found) if name in _TRACEBACKS else str(found)
-        if isinstance(found, tuple):
-            kept = self.nodeids(found) if name == "nodeids" else found
-            return [self.as_json(each, name) for each in kept]
-        if isinstance(found, float):
-            return _seconds(found)
-        if name == "line":  # code objects made by hand can claim any
-            return found if found is not None and found >= 1 else None
-        return self.fields(found) if hasattr(found, "__slots__") else found
+                part = self.message(part)
+            elif name in _TRACEBACKS:
+                part = self.traceback(part)
+        elif isinstance(part, tuple):
+            if name == "nodeids":
+                part = self.nodeids(part)
+            elif name not in _WHOLE:
+                part = tuple([self.cap_value(entry, name) for entry in part])
+        elif isinstance(part, float):
+            part = _round_seconds(part)
+        elif isinstance(part, ev.Location):
+            part = _with_valid_line(part)
+        elif hasattr(part, "__slots__"):
+            names = CODEC.keys_of(type(part))
+            fields = {key: self.cap_value(getattr(part, key), key) for key in names}
+            part = type(part)(**fields)
+        capped: _T = part
+        return capped
 
-    def listed(self, field: str, entries: tuple[_T, ...]) -> tuple[_T, ...]:
+    def listed(self, name: str, entries: tuple[_T, ...]) -> tuple[_T, ...]:
         """Return the entries that a list of the report has room for.
 
         Args:
-            field: name of the list, such as `failures`.
+            name: of the list, such as `failures`.
             entries: all of them.
         """
-        self.cut[f"{field}_omitted"] += max(0, len(entries) - MAX_FAILURES)
+        self.count_cut(name, entries, MAX_FAILURES)
         return entries[:MAX_FAILURES]
 
-    def nodeids(self, nodeids: tuple[str, ...]) -> list[str]:
+    def exception(self, raised: ev.RaisedException | None) -> ev.RaisedException | None:
+        """Return what a report shows of an exception."""
+        if raised is None:
+            return None
+        return ev.RaisedException(
+            type=raised.type, module=raised.module, message=self.message(raised.message)
+        )
+
+    def nodeids(self, nodeids: tuple[str, ...]) -> tuple[str, ...]:
         """Return the node ids that are listed."""
-        self.cut["nodeids_omitted"] += max(0, len(nodeids) - MAX_NODEIDS)
-        return list(nodeids[:MAX_NODEIDS])
+        self.count_cut("nodeids", nodeids, MAX_NODEIDS)
+        return nodeids[:MAX_NODEIDS]
 
     def traceback(self, text: str | None, *, cut_before: bool = False) -> str | None:
         """Return a traceback, capped, while there is room for more of them."""
         if text is None:
             return None
         if self._characters_left <= 0:
-            self.cut["tracebacks_omitted"] += 1
+            self._cut["tracebacks_omitted"] += 1
             return None
         shown = self.message(text, MAX_TRACEBACK, cut_before=cut_before)
         self._characters_left -= len(shown)
         return shown
 
-    def fit(self, report: JSONObject) -> JSONObject:
+    def fit(self, report: FailureReport) -> FailureReport:
         """Return the report with every text in it fit for UTF-8 and no longer than allowed.
 
         This is also the last search for secrets, in node ids and arguments as well.
@@ -214,29 +211,29 @@ class Limits:
                 length = 0
             batches[-1].append(text)
             length += len(text)
-        redaction, truncated = self._redaction, self.cut["texts_truncated"]
+        redaction, truncated = self._redaction, self._cut["texts_truncated"]
         fitted = report
         for _ in range(_MOST_PASSES):
             known = None if redaction is None else redaction.known
-            self.redacted, self.cut["texts_truncated"] = {}, truncated
+            self.redacted, self._cut["texts_truncated"] = {}, truncated
             if redaction is not None:
-                unfit.update(
-                    *(batch for batch in batches if not redaction.holds_none(batch))
-                )
+                for batch in batches:
+                    if not redaction.holds_none(batch):
+                        unfit.update(batch)
             if unfit:
                 fitted = change_texts(
-                    report, lambda text: self._fitted(text, unfit), CLOSED_FIELDS
+                    report, lambda text: self._fit_text(text, unfit), CLOSED_FIELDS
                 )
             if redaction is None or redaction.known == known:
                 break
         return fitted
 
-    def _fitted(self, text: str, unfit: set[str]) -> str:
+    def _fit_text(self, text: str, unfit: set[str]) -> str:
         if text not in unfit:
             return text
         shown = text if self._redaction is None else self._redaction.redact(text)
-        for found in removed_from(shown):
-            self.redacted[found] = self.redacted.get(found, 0) + 1
+        for sort in removed_from(shown):
+            self.redacted[sort] = self.redacted.get(sort, 0) + 1
         return self.message(shown, MAX_TRACEBACK)
 
     def message(
@@ -246,57 +243,65 @@ class Limits:
         if len(text) <= limit and not cut_before and text.isascii():
             return text  # as nearly all are
         text = encodable(text)
-        self.cut["texts_truncated"] += cut_before or len(text) > limit
+        self._cut["texts_truncated"] += cut_before or len(text) > limit
         return cap(text, limit)
 
 
-def _texts_of(report: JSONObject) -> dict[str, None]:
+def _with_valid_line(place: _Place) -> _Place:
+    """Return a place, without the line if there is no such one.
+
+    Code objects that were made by hand can claim any.
+    """
+    if place is None or place.line is None or place.line >= 1:
+        return place
+    return replace(place, line=None)
+
+
+def _texts_of(report: FailureReport) -> dict[str, None]:
     """Return the texts in a report, each once; the keys of its objects are ours."""
     texts: list[str] = []
     holders: list[Any] = [report]
     for holder in holders:  # which grows
-        for each in holder.values() if type(holder) is dict else holder:
-            kind = type(each)
+        is_list = type(holder) is tuple or type(holder) is list
+        entries = holder if is_list else CODEC.fields_of(holder).values()
+        for entry in entries:
+            kind = type(entry)
             if kind is str:
-                texts.append(each)
-            elif kind is dict or kind is list:
-                holders.append(each)
+                texts.append(entry)
+            elif kind not in _NUMBERS:
+                (texts if isinstance(entry, str) else holders).append(entry)
     return dict.fromkeys(texts)
 
 
-def with_nodeids(entries: Iterable[JSONObject], most: int) -> list[JSONObject]:
-    """Return entries of a report with the first so many of their node ids."""
-    cut = []
-    for entry in entries:
-        shown = {**entry, "nodeids": entry["nodeids"][:most]}
-        if "unnamed" in entry:  # a cause
-            shown["tests"], shown["files"] = (
-                entry["tests"][:most],
-                entry["files"][:most],
-            )
-            shown["unnamed"] = entry["unnamed"] + len(entry["tests"][most:])
-        cut.append(shown)
-    return cut
+def cut_nodeids(entry: _Named, most: int | None) -> _Named:
+    """Return an entry of a report with the first so many of its node ids."""
+    nodeids = entry.nodeids[:most]
+    if not isinstance(entry, Cause):
+        return replace(entry, nodeids=nodeids)
+    tests = entry.tests[:most]
+    return replace(
+        entry,
+        nodeids=nodeids,
+        tests=tests,
+        files=entry.files[:most],
+        unnamed=entry.unnamed + len(entry.tests) - len(tests),
+    )
 
 
 MAX_BENCH_TEXT: Final = 2_000
 """Characters of a text in the report of a task class, such as the detail of a failure mode."""
 
 
-def fit_benches(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def fit_benches(reports: list[JSONObject]) -> model.Section:
     """Return the reports of task classes with texts that are not too long."""
-    fitted: list[dict[str, Any]] = change_texts(
+    fitted = change_texts(
         reports, lambda text: cap_between_words(encodable(text), MAX_BENCH_TEXT)
     )
-    return fitted
+    return tuple(fitted)
 
 
-HEAD: Final[Mapping[str, Any]] = {
-    "$schema": SCHEMA_ID,
-    "schema_version": SCHEMA_VERSION,
-    "generator": {"name": "pytest-failure-taxonomy", "version": VERSION},
-}
-"""The first fields of every report that this version writes."""
+GENERATOR: Final = model.Generator(name="pytest-failure-taxonomy", version=VERSION)
+"""The program that writes reports."""
 MAX_ATTRIBUTIONS: Final = 100
 """How many attributions a report lists."""
 
@@ -309,8 +314,8 @@ def build_report(
     completeness: ev.Completeness = "full",
     faults: Sequence[str] = (),
     redaction: Redaction | None = None,
-) -> JSONObject:
-    """Return the report as a JSON object, its keys in the published order.
+) -> FailureReport:
+    """Return the report of a run.
 
     Args:
         run: what was seen.
@@ -321,8 +326,87 @@ def build_report(
         redaction: removes secrets from every text.
     """
     limits = Limits(redaction, run.unrecorded)
+    is_ordinary = context.surroundings == ev.Surroundings()
+    session_code = run.exit.session_code if run.exit.code == 0 else None
+    # Room for tracebacks is given in this order.
+    report = FailureReport(
+        schema_id=model.SCHEMA_ID,
+        schema_version=model.SCHEMA_VERSION,
+        generator=GENERATOR,
+        run=model.Run(
+            id=context.id,
+            started_at=context.started_at,
+            duration_seconds=_round_seconds(context.duration_seconds),
+            stage=run.stage,
+            invocation=model.Invocation(args=context.args, rootdir=context.rootdir),
+            shard=context.shard,
+        ),
+        completeness=completeness,
+        exit=exit_of(run, judgement),
+        verdict=limits.cap_value(judgement.verdict),
+        reasons=limits.cap_value(judgement.reasons),
+        summary=_count_tests(run, judgement),
+        failures=_list_failures(run, judgement, limits),
+        groups=limits.cap_value(limits.listed("groups", judgement.groups)),
+        causes=list_causes(judgement, limits),
+        collection_errors=_list_collection_errors(run, judgement, limits),
+        internal_errors=_list_internal_errors(run, judgement, limits),
+        in_flight=limits.cap_value(run.in_flight),
+        stalls=tuple([_stalled_activity(stall, limits) for stall in run.stalls]),
+        tests=_list_tests(run),
+        not_run=model.NotRun(
+            count=len(run.not_run), nodeids=limits.nodeids(run.not_run)
+        ),
+        workers=tuple(map(_worker, run.workers)),
+        bench=(),
+        environment=context.environment,
+        limits=limits.cut,
+        notes=judgement.notes,
+        faults=(*faults, *judgement.faults),
+        attributions=limits.cap_value(_count_attributions(run)),
+        repository=context.repository,
+        attempt=context.attempt,
+        surroundings=None if is_ordinary else context.surroundings,
+        session_exit_code=session_code or None,
+        extensions={},
+    )
+    order = None
+    if run.order is not None and (judgement.causes or run.failures):
+        order = run.order
+    fitted = limits.fit(report)
+    return replace(
+        fitted,
+        # Whatever a pattern of the user's finds in it.
+        generator=GENERATOR,
+        # After the search for secrets, which may stand among the numbers by chance.
+        order=order,
+        limits=limits.cut,
+        redacted=limits.redacted,
+    )
+
+
+def exit_of(run: ev.RunEvidence, judgement: Judgement) -> model.Exit:
+    """Return how the process ended, and what its exit code alone says."""
+    code = run.exit.code
+    return model.Exit(
+        code=code,
+        name=None if code is None else PYTEST_EXIT_CODES.get(code, (None,))[0],
+        signal=run.exit.signal,
+        reason=judgement.exit_reason,
+        observed=run.exit.observed,
+        source=run.exit.source,
+    )
+
+
+def list_causes(judgement: Judgement, limits: Limits) -> tuple[Cause, ...]:
+    """Return the causes that a report lists."""
+    causes = limits.cap_value(limits.listed("causes", judgement.causes))
+    return tuple([cut_nodeids(cause, MAX_NODEIDS) for cause in causes])
+
+
+def _count_tests(run: ev.RunEvidence, judgement: Judgement) -> ev.Counts:
     lost_files = run.unrecorded.collection_failures
-    summary = replace(
+    return replace(
         run.counts,
         timed_out=sum(failure.timed_out for failure in judgement.failures),
         crashed=sum(failure.crashed for failure in run.failures),
@@ -330,272 +414,176 @@ def build_report(
         not_run=len(run.not_run),
         collection_errors=len(run.collection_failures) + lost_files,
     )
-    report: JSONObject = {
-        "run": {
-            **limits.fields(context, "id", "started_at", "duration_seconds"),
-            "stage": str(run.stage),
-            "invocation": limits.fields(context, "args", "rootdir"),
-            "shard": limits.as_json(context.shard),
-        },
-        "completeness": completeness,
-        "exit": exit_as_json(run, judgement),
-        "verdict": verdict_as_json(judgement.verdict, limits),
-        "reasons": reasons_as_json(judgement, limits),
-        "summary": to_dict(summary),
-        "failures": [
-            {
-                **limits.fields(failure, "nodeid", "phase"),
-                **limits.fields(judged, "reason", "kind", "failure_type"),
-                **_raised(failure, limits),
-                **limits.fields(failure, "duration_seconds", "attempts", "worker"),
-                "marker": failure.marker and failure.marker.name,
-                **limits.fields(judged, "fingerprint", "rule"),
-            }
-            for failure, judged in zip(
-                limits.listed("failures", run.failures),
-                judgement.failures,
-                strict=False,
-            )
-        ],
-        "groups": [
-            limits.fields(group) for group in limits.listed("groups", judgement.groups)
-        ],
-        "causes": causes_as_json(judgement, limits),
-        "collection_errors": [
-            {
-                **dict.fromkeys(
-                    ("nodeid", "exception", "message", "location", "origin")
-                ),
-                "failure_type": str(judged.failure_type),
-                **_raised(failure, limits),
-                **limits.fields(failure, "nodeid", "message"),
-            }
-            for failure, judged in zip(
-                limits.listed("collection_errors", run.collection_failures),
-                judgement.collection_failures,
-                strict=False,
-            )
-        ],
-        "internal_errors": [
-            {"kind": judged.kind, **limits.fields(error, "message", "traceback")}
-            for error, judged in zip(
-                limits.listed("internal_errors", run.errors),
-                judgement.errors,
-                strict=False,
-            )
-        ],
-        "in_flight": limits.as_json(run.in_flight),
-        "stalls": [_stalled_activity(each, limits) for each in run.stalls],
-        "tests": None
-        if run.tests is None
-        else [
-            {
-                **to_dict(test),
-                "start_seconds": _seconds(test.start_seconds),
-                "duration_seconds": _seconds(test.duration_seconds),
-            }
-            for test in run.tests
-        ],
-        "not_run": {"count": len(run.not_run), "nodeids": limits.nodeids(run.not_run)},
-        "order": None,
-        "workers": [
-            {
-                **limits.fields(worker, "id", "tests"),
-                "exit": {"code": worker.exit_code, "signal": worker.signal},
-                **limits.fields(worker, "crashed_on", "peak_rss_bytes"),
-            }
-            for worker in run.workers
-        ],
-        "bench": [],
-        "environment": limits.as_json(context.environment),
-        "limits": None,
-        **_other_fields(run, judgement, context, faults, limits),
-        "extensions": {},
-    }
+
+
+def _list_failures(
+    run: ev.RunEvidence, judgement: Judgement, limits: Limits
+) -> tuple[model.Failure, ...]:
+    listed = []
+    failures = limits.listed("failures", run.failures)
+    for failure, judged in zip(failures, judgement.failures, strict=False):
+        raised = failure.exception
+        entry = model.Failure(
+            nodeid=failure.nodeid,
+            phase=failure.phase,
+            reason=judged.reason,
+            kind=judged.kind,
+            failure_type=judged.failure_type,
+            exception=limits.exception(raised),
+            location=_with_valid_line(failure.location),
+            origin=None if raised is None else _with_valid_line(raised.frame),
+            traceback=limits.traceback(
+                failure.traceback, cut_before=failure.traceback_truncated
+            ),
+            duration_seconds=_round_seconds(failure.duration_seconds),
+            attempts=failure.attempts,
+            worker=failure.worker,
+            marker=None if failure.marker is None else failure.marker.name,
+            fingerprint=judged.fingerprint,
+            rule=judged.rule,
+        )
+        listed.append(entry)
+    return tuple(listed)
+
+
+def _list_collection_errors(
+    run: ev.RunEvidence, judgement: Judgement, limits: Limits
+) -> tuple[model.CollectionError, ...]:
+    listed = []
+    failures = limits.listed("collection_errors", run.collection_failures)
+    judged: FailureJudgement
+    for failure, judged in zip(failures, judgement.collection_failures, strict=False):
+        raised = failure.exception
+        entry = model.CollectionError(
+            nodeid=failure.nodeid,
+            exception=limits.exception(raised),
+            message=limits.message(failure.message),
+            location=_with_valid_line(failure.location),
+            origin=None if raised is None else _with_valid_line(raised.frame),
+            failure_type=judged.failure_type,
+            traceback=limits.traceback(
+                failure.traceback, cut_before=failure.traceback_truncated
+            ),
+        )
+        listed.append(entry)
+    return tuple(listed)
+
+
+def _list_internal_errors(
+    run: ev.RunEvidence, judgement: Judgement, limits: Limits
+) -> tuple[model.InternalError, ...]:
+    errors = limits.listed("internal_errors", run.errors)
+    texts = []
+    for error, judged in zip(errors, judgement.errors, strict=False):
+        texts.append((judged.kind, error.message, error.traceback))
     if run.mismatch is not None:
         from pytest_failure_taxonomy.taxonomy import mismatch
 
-        error = {
-            "kind": "collection.mismatch",
-            "message": limits.message(mismatch.headline_of_mismatch(run.mismatch)),
-            "traceback": limits.traceback(mismatch.text_of_mismatch(run.mismatch)),
-        }
-        report["internal_errors"].append(error)
-    report = limits.fit(report)
-    report["redacted"] = limits.redacted
-    if run.order is not None and (judgement.causes or run.failures):
-        # After the search for secrets, which may stand among the numbers by chance.
-        report["order"] = to_dict(run.order)
-    return {**HEAD, **report, "limits": limits.cut}
+        headline = mismatch.headline_of_mismatch(run.mismatch)
+        text = mismatch.text_of_mismatch(run.mismatch)
+        texts.append(("collection.mismatch", headline, text))
+    listed = []
+    for kind, message, traceback in texts:
+        entry = model.InternalError(
+            kind=kind,
+            message=limits.message(message),
+            traceback=limits.traceback(traceback),
+        )
+        listed.append(entry)
+    return tuple(listed)
 
 
-def exit_as_json(run: ev.RunEvidence, judgement: Judgement) -> JSONObject:
-    """Return the field `exit`."""
-    code = run.exit.code
-    return {
-        "code": code,
-        "name": None if code is None else PYTEST_EXIT_CODES.get(code, (None,))[0],
-        "signal": run.exit.signal,
-        "reason": None if judgement.exit_reason is None else str(judgement.exit_reason),
-        "observed": run.exit.observed,
-        "source": run.exit.source,
-    }
-
-
-def verdict_as_json(verdict: Verdict | None, limits: Limits) -> JSONObject | None:
-    """Return the field `verdict`."""
-    if verdict is None:
+def _list_tests(run: ev.RunEvidence) -> tuple[ev.TestRun, ...] | None:
+    if run.tests is None:
         return None
-    return limits.fields(verdict)
+    listed = []
+    for test in run.tests:
+        rounded = replace(
+            test,
+            start_seconds=_round_seconds(test.start_seconds),
+            duration_seconds=_round_seconds(test.duration_seconds),
+        )
+        listed.append(rounded)
+    return tuple(listed)
 
 
-def reasons_as_json(judgement: Judgement, limits: Limits) -> list[JSONObject]:
-    """Return the field `reasons`."""
-    names = ("reason", "kind", "count", "nodeids")
-    return [limits.fields(held, *names) for held in judgement.reasons]
+def _worker(worker: ev.WorkerEnd) -> model.Worker:
+    return model.Worker(
+        id=worker.id,
+        tests=worker.tests,
+        exit=model.WorkerExit(code=worker.exit_code, signal=worker.signal),
+        crashed_on=worker.crashed_on,
+        peak_rss_bytes=worker.peak_rss_bytes,
+    )
 
 
-def causes_as_json(
-    judgement: Judgement, limits: Limits, before: Iterable[JSONObject] = ()
-) -> list[JSONObject]:
-    """Return the field `causes`; what a history and experiments say of them is added later.
-
-    Args:
-        judgement: has the causes.
-        limits: cut them.
-        before: causes of which a history and experiments have said something already.
-    """
-    known: dict[str, JSONObject] = {}
-    for told in before:
-        kept = known.setdefault(told["key"], dict(told))
-        kept |= {name: kept[name] or told[name] for name in ("history", "proof")}
-    causes = []
-    for cause in limits.listed("causes", judgement.causes):
-        fields = {**known.get(cause.key, NO_CAUSE), **limits.fields(cause, *_OF_CAUSE)}
-        causes += with_nodeids([fields], MAX_NODEIDS)
-    if known:  # else they are in order
-        sort_causes(causes)
-    return causes
+def _stalled_activity(stalled: ev.SeenStall, limits: Limits) -> model.StalledActivity:
+    if stalled.what == "test":
+        raise ValueError("a test that is stalled stands among those in flight")
+    return model.StalledActivity(
+        what=stalled.what,
+        state=stalled.stall.state,
+        seconds=_round_seconds(stalled.stall.seconds) or 0.0,
+        where=words_of_stalled_activity(stalled) or None,
+        stack=limits.traceback(stalled.stall.stack),
+        worker=stalled.worker,
+    )
 
 
-def cause_of_group(group: JSONObject) -> JSONObject:
-    """Return a group of failures as a cause, where nothing else is known of causes."""
-    fingerprint = group["fingerprint"]
-    named = {"key": fingerprint, "what": group["title"], "fingerprints": [fingerprint]}
-    return {
-        **NO_CAUSE,
-        **{name: group[name] for name in NO_CAUSE if name in group},
-        **named,
-    }
+def _count_attributions(run: ev.RunEvidence) -> tuple[ev.Attribution, ...]:
+    """Return what was said of failures, each once with its count."""
+    counts = Counter(
+        failure.attributed for failure in run.failures if failure.attributed is not None
+    )
+    attributions = [
+        replace(attribution, count=count)
+        for attribution, count in counts.most_common(MAX_ATTRIBUTIONS)
+    ]
+    return tuple(attributions)
 
 
-_OF_CAUSE: Final = (
-    *("key", "what", "fix", "reason", "kind", "owner", "retryable", "charge_to"),
-    *("failure_type", "count", "nodeids", "tests", "files", "unnamed", "fingerprints"),
-)
-NO_CAUSE: Final[Mapping[str, Any]] = {
-    **dict.fromkeys((*_OF_CAUSE, "history", "proof")),
-    "failure_type": "UNKNOWN",
-    "tests": [],
-    "files": [],
-    "unnamed": 0,
-}
-"""A cause of which nothing is known."""
+def _round_seconds(seconds: float | None) -> float | None:
+    """Round to microseconds; a patched clock can't make it negative, infinite or NaN."""
+    if seconds is None or not isfinite(seconds):
+        return None
+    return round(max(0.0, seconds), 6)
+
 
 NO_PROOF: Final[JSONObject] = {
-    "type": None,
+    **dict.fromkeys(CODEC.keys_of(Proof)),
     "status": "undecided",
     "nodeids": [],
-    "state": None,
     "runs": 0,
     "failed": 0,
-    "without": None,
-    "interval": None,
-    "command": None,
     "suspicions": [],
-    "commit": None,
-    "known_since": None,
 }
 """A proof of a cause, of which everything but the type is missing."""
 
 
-def sort_causes(causes: list[JSONObject]) -> None:
-    """Put causes in the order of the report, by what the history says of them, too."""
-    if not causes:
-        return
-    from pytest_failure_taxonomy.taxonomy.causes import place_of_cause
-
-    causes.sort(
-        key=lambda cause: place_of_cause(
-            cause["kind"], (cause["history"] or {}).get("state"), cause["count"]
-        )
-    )
-
-
-def _stalled_activity(stalled: ev.SeenStall, limits: Limits) -> JSONObject:
-    where = words_of_stalled_activity(stalled) or None
-    stall = limits.fields(stalled.stall, "state", "seconds", "where", "stack")
-    return {"what": stalled.what, **stall, "where": where, "worker": stalled.worker}
-
-
-def _raised(
-    failure: ev.TestFailure | ev.CollectionFailure, limits: Limits
-) -> JSONObject:
-    """Return what was raised, where, and by whose code."""
-    raised = failure.exception
-    return {
-        "exception": limits.as_json(raised),
-        "location": limits.as_json(failure.location),
-        "origin": raised and limits.as_json(raised.frame),
-        "traceback": limits.traceback(
-            failure.traceback, cut_before=failure.traceback_truncated
-        ),
-    }
-
-
-def _other_fields(
-    run: ev.RunEvidence,
-    judgement: Judgement,
-    context: ev.RunContext,
-    faults: Sequence[str],
-    limits: Limits,
-) -> JSONObject:
-    """Return the fields that say nothing of an ordinary run."""
-    said = (failure.attributed for failure in run.failures)
-    counts = Counter(attributed for attributed in said if attributed is not None)
-    attributions = [
-        replace(attributed, count=count)
-        for attributed, count in counts.most_common(MAX_ATTRIBUTIONS)
-    ]
-    session_code = run.exit.session_code if run.exit.code == 0 else None
-    is_ordinary = context.surroundings == ev.Surroundings()
-    own = {
-        "notes": judgement.notes,
-        "faults": (*faults, *judgement.faults),
-        "attributions": tuple(attributions),
-        "repository": context.repository,
-        "attempt": context.attempt,
-        "known": None,
-        "trial": None,
-        "merged": None,
-        "surroundings": None if is_ordinary else context.surroundings,
-        "session_exit_code": session_code or None,
-    }
-    fields = {name: limits.as_json(content) for name, content in own.items()}
-    return {**fields, "redacted": {}, "is_unannotated": False}
-
-
-def _seconds(value: float | None) -> float | None:
-    """Round to microseconds; a patched clock can't make it negative, infinite or NaN."""
-    if value is None or not isfinite(value):
-        return None
-    return round(max(0.0, value), 6)
-
-
 def with_stalls_at_end(
-    report: dict[str, Any], stalls: tuple[ev.SeenStall, ...]
-) -> dict[str, Any]:
+    report: FailureReport, stalls: Sequence[ev.SeenStall]
+) -> FailureReport:
     """Return a report with what was stalled after the session had ended; unchanged without any."""
-    rows = [_stalled_activity(each, Limits()) for each in stalls]
-    before = [row for row in report.get("stalls", ()) if row["what"] != "shutdown"]
-    return {**report, "stalls": [*before, *rows]} if rows else report
+    if not stalls:
+        return report
+    limits = Limits()
+    before = [stall for stall in report.stalls if stall.what != "shutdown"]
+    at_end = [_stalled_activity(stall, limits) for stall in stalls]
+    return replace(report, stalls=(*before, *at_end))
+
+
+def cause_of_group(group: Group) -> Cause:
+    """Return a group of failures as a cause, where nothing else is known of causes."""
+    return Cause(
+        key=group.fingerprint,
+        what=group.title,
+        fix=None,
+        reason=group.reason,
+        kind=group.kind,
+        owner=group.owner,
+        retryable=None,
+        count=group.count,
+        nodeids=group.nodeids,
+        fingerprints=(group.fingerprint,),
+        history=group.history,
+    )

@@ -6,12 +6,14 @@ all problems of a document at once, each with its path.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from functools import partial
-from types import NoneType, UnionType
+from operator import attrgetter
+from types import MappingProxyType, NoneType, UnionType
 from typing import (
     Annotated,
     Any,
@@ -25,19 +27,21 @@ from typing import (
     get_type_hints,
 )
 
+from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy.values import (
     DATE_TIME,
     Bounds,
-    Key,
     Pattern,
     defaults_of,
 )
 
+json = isolate_module(json)
 T = TypeVar("T")
 
 Path = tuple[str | int, ...]
 Fields = Mapping[type, Sequence[str]]
 _Parser = Callable[[Any], Any]
+_Layout = tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]
 
 _MOST: Final = 1 << 63
 """Bigger than any number of ours; the biggest are times in ns."""
@@ -80,7 +84,12 @@ class Codec:
     """Read and write the values of one format."""
 
     def __init__(
-        self, *, published: Fields, optional: Fields | None, biggest: float
+        self,
+        *,
+        published: Fields,
+        optional: Fields | None,
+        biggest: float,
+        keys: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Remember how the format differs from the classes.
 
@@ -89,13 +98,18 @@ class Codec:
                 all; the others have to have a default.
             optional: fields that may be missing; `None` for all that have a default.
             biggest: any number that is no whole one is below this.
+            keys: of fields whose key in JSON is no name in Python.
         """
         self._published = published
+        self._renamed = keys
         self._optional = optional
         self._parsers: dict[Any, _Parser] = {
             float: _plain("a number", partial(_is_number, biggest)),
         }
-        self._keys: dict[type, tuple[tuple[str, str], ...]] = {}
+        self._keys: dict[type, Mapping[str, str]] = {}
+        self._layouts: dict[type, _Layout] = {}
+        encoder = json.JSONEncoder(allow_nan=False, default=self.fields_of)
+        self._to_text = encoder.encode
 
     def decode(self, cls: type[T], content: Any) -> T:
         """Return a value of a class.
@@ -117,35 +131,47 @@ class Codec:
             DecodeError: it does not match the class.
         """
         if isinstance(content, dict):
-            keys = frozenset(self.keys_of(cls))
+            keys = frozenset(self.keys_of(cls).values())
             content = {key: content[key] for key in content if key in keys}
         return self.decode(cls, content)
 
     def encode(self, content: Any) -> Any:
         """Return a value, or what a field of one may hold, as JSON."""
-        if isinstance(content, tuple | list):
-            return [self.encode(entry) for entry in content]
-        if isinstance(content, Mapping):
-            return {name: self.encode(entry) for name, entry in content.items()}
-        if isinstance(content, Enum):
-            return content.value
-        if not hasattr(content, "__slots__"):
-            return content
-        return {
-            key: self.encode(getattr(content, name))
-            for name, key in self._keys_of(type(content))
-        }
+        return json.loads(json.dumps(content, default=self.fields_of))
 
-    def keys_of(self, cls: type) -> list[str]:
-        """Return the keys that the format has of a class, in order."""
-        return [key for _, key in self._keys_of(cls)]
+    def to_text(self, content: Any) -> str:
+        """Return the same as ASCII text, for which `json` never calls Python but for values.
 
-    def _keys_of(self, cls: type) -> tuple[tuple[str, str], ...]:
+        Raises:
+            ValueError: there is a number in it that JSON does not have.
+        """
+        return self._to_text(content)
+
+    def fields_of(self, content: Any) -> dict[str, Any]:
+        """Return what a value holds by its keys; of a mapping, a dict."""
+        layout = self._layouts.get(type(content))
+        if layout is None:
+            if isinstance(content, Mapping):
+                return dict(content)
+            layout = self._make_layout(type(content))
+        keys, read = layout
+        return dict(zip(keys, read(content), strict=False))
+
+    def _make_layout(self, cls: Any) -> _Layout:
+        """Return the keys of a class's fields, and what reads all of these at once."""
+        keys = self.keys_of(cls)
+        names = list(keys)
+        # With the first one twice, as the reader of a single field returns no tuple.
+        layout = tuple(keys.values()), attrgetter(*names, *names[:1])
+        self._layouts[cls] = layout
+        return layout
+
+    def keys_of(self, cls: Any) -> Mapping[str, str]:
+        """Return the keys that the format has of a class's fields, in order."""
         keys = self._keys.get(cls)
         if keys is None:
-            hints = get_type_hints(cls, include_extras=True)
-            names = self._published.get(cls) or tuple(hints)
-            keys = tuple((name, key_of(name, hints[name])) for name in names)
+            names = self._published.get(cls) or cls.__slots__
+            keys = {name: self._renamed.get(name, name) for name in names}
             self._keys[cls] = keys
         return keys
 
@@ -182,7 +208,7 @@ class Codec:
     def _object(self, cls: Any) -> _Parser:
         """Return a parser of the objects that are values of a class."""
         hints = get_type_hints(cls, include_extras=True)
-        names = {key: name for name, key in self._keys_of(cls)}
+        names = {key: name for name, key in self.keys_of(cls).items()}
         parsers = {key: self._parser_of(hints[name]) for key, name in names.items()}
         defaults = defaults_of(cls)
         if self._optional is not None:
@@ -215,12 +241,6 @@ class Codec:
             return cls(**fields)
 
         return parse
-
-
-def key_of(name: str, hint: Any) -> str:
-    """Return the key of a field in JSON."""
-    keys = [mark for mark in get_args(hint)[1:] if isinstance(mark, Key)]
-    return str(keys[0]) if keys else name
 
 
 def _refuse(what: str, sent: Any) -> DecodeError:

@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.documents.content import (
 from pytest_failure_taxonomy.documents.problems import MAX_PROBLEMS, WrongError
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report import codec
-from pytest_failure_taxonomy.report.amend import amend, causes_of_groups
+from pytest_failure_taxonomy.report.amend import causes_of_groups
 from pytest_failure_taxonomy.report.build import (
     MAX_NODEIDS,
     MAX_NODEIDS_OF_PART,
@@ -30,19 +30,19 @@ from pytest_failure_taxonomy.report.build import (
 from pytest_failure_taxonomy.report.codec import Codec, DecodeError, Fields, Problem
 from pytest_failure_taxonomy.report.model import (
     CODEC,
+    KEYS,
     PUBLISHED,
     SCHEMA_ID,
     SCHEMA_VERSION,
     CollectionError,
     Failure,
     FailureReport,
-    JSONObject,
     Limits,
     MergedRun,
     Run,
+    Section,
     Worker,
 )
-from pytest_failure_taxonomy.taxonomy.amendments import Amendment
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
     Environment,
@@ -57,7 +57,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     Proof,
     Verdict,
 )
-from pytest_failure_taxonomy.taxonomy.values import defaults_of, replace, value
+from pytest_failure_taxonomy.taxonomy.values import defaults_of, replace
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted
 from pytest_failure_taxonomy.text import safe_text
 
@@ -93,7 +93,7 @@ _ADDED: Final[Fields] = {
     FailureReport: tuple(defaults_of(FailureReport)),
 }
 """The fields that versions after 1.0 have added, with the class that has them."""
-_OLD_CODEC: Final = Codec(published=PUBLISHED, optional=_ADDED, biggest=inf)
+_OLD_CODEC: Final = Codec(published=PUBLISHED, optional=_ADDED, biggest=inf, keys=KEYS)
 _OWN_FIELDS: Final = (
     *("notes", "faults", "attributions", "attempt", "known", "trial", "merged"),
     *("surroundings", "session_exit_code", "redacted"),
@@ -179,8 +179,7 @@ def _complete_causes(
     """Return the causes of an old report, or of a run of one, with what they lack."""
     causes = report.causes
     if not causes:  # those of the first versions have none
-        rows = causes_of_groups(CODEC.encode(report))
-        causes = CODEC.decode(_Causes, {"causes": rows}).causes
+        causes = causes_of_groups(report)
     completed = [_complete_cause(cause, report.verdict, types) for cause in causes]
     return tuple(completed)
 
@@ -233,18 +232,6 @@ def _complete_cause(
     )
 
 
-def amend_value(report: FailureReport, amendment: Amendment) -> FailureReport:
-    """Return a report with an amendment, and with what follows from it."""
-    return decode_report(CODEC.encode(amend(as_json(report), amendment)))
-
-
-@value
-class _Causes:
-    """What the reports of the first versions lack."""
-
-    causes: tuple[Cause, ...]
-
-
 def _bring_up_to_date(content: dict[str, Any]) -> dict[str, Any]:
     """Return a report of an older version with the fields that had another place there."""
     extensions = content.get("extensions")
@@ -274,7 +261,7 @@ def refuse_bad_benches(report: FailureReport, where: str) -> None:
     Raises:
         ReportError: it would not have written that; the message lists every problem.
     """
-    sections: dict[codec.Path, Sequence[JSONObject]] = {("bench",): report.bench}
+    sections: dict[codec.Path, Section] = {("bench",): report.bench}
     for number, part in enumerate(report.merged.runs if report.merged else ()):
         sections["merged", "runs", number, "bench_shards"] = part.bench_shards
     rows = [

@@ -14,27 +14,43 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import BenchError, ReportError
-from pytest_failure_taxonomy.report import amend, build
-from pytest_failure_taxonomy.report.build import MAX_FAILURES, MAX_NODEIDS, JSONObject
-from pytest_failure_taxonomy.report.codec import DecodeError
-from pytest_failure_taxonomy.report.model import (
-    CODEC,
-    FailureReport,
-    Merged,
-    MergedRun,
+from pytest_failure_taxonomy.report import amend, build, model
+from pytest_failure_taxonomy.report.build import (
+    MAX_FAILURES,
+    MAX_NODEIDS,
+    MAX_NODEIDS_OF_PART,
+    cut_nodeids,
 )
-from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunEvidence
+from pytest_failure_taxonomy.report.codec import DecodeError
+from pytest_failure_taxonomy.report.load import as_json, decode_report, list_problems
+from pytest_failure_taxonomy.report.model import (
+    FailureReport,
+    JSONObject,
+    MergedRun,
+    Section,
+)
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Attempt,
+    Counts,
+    Environment,
+    ProcessExit,
+    Repository,
+    RunEvidence,
+    Shard,
+)
 from pytest_failure_taxonomy.taxonomy.judgement import (
     Finding,
+    Group,
     Stage,
     finding,
 )
-from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 from pytest_failure_taxonomy.taxonomy.words import failed_gates
 from pytest_failure_taxonomy.text import safe_text
 
@@ -92,83 +108,87 @@ _RERUN_VALUES: Final = (
 class _Part:
     """One run with what a report lists of it."""
 
-    about: JSONObject
-    """A `MergedRun` as JSON."""
-    lists: Mapping[str, list[Any]]
-    environment: JSONObject | None
+    about: MergedRun
+    lists: Mapping[str, tuple[Any, ...]]
+    environment: Environment | None
+
+    @property
+    def run(self) -> model.Run:
+        return self.about.run
 
     @property
     def id(self) -> str:
-        return str(self.about["run"]["id"])
+        return self.run.id
 
     @property
     def root(self) -> str | None:
         """The path of its root directory in the repository; None where that is not known."""
-        around = self.about["surroundings"] or {}
-        return around.get("root")
+        around = self.about.surroundings
+        return None if around is None else around.root
 
     @property
     def rootdir(self) -> str:
-        return str(self.about["run"]["invocation"]["rootdir"])
+        return self.run.invocation.rootdir
 
     @property
     def has_tests(self) -> bool:
-        return bool(
-            self.about["summary"]["collected"] or self.lists["collection_errors"]
-        )
+        return bool(self.about.summary.collected or self.lists["collection_errors"])
 
     @property
-    def slot(self) -> tuple[str, int | None, str | None]:
+    def slot(self) -> tuple[Stage, int | None, str | None]:
         """Its stage, shard and root, which its tries share."""
-        run = self.about["run"]
-        return run["stage"], run["shard"]["index"] if run["shard"] else None, self.root
+        index = None
+        if self.run.shard is not None:
+            index = self.run.shard.index
+        return self.run.stage, index, self.root
 
     @property
     def order(self) -> tuple[int, int, datetime, str]:
         """Where it stands among the runs: by stage, shard and time."""
         stage, shard, _ = self.slot
-        return _STAGES.index(stage), shard or 0, _start_of(self.about["run"]), self.id
+        started_at = _start_of(self.run)
+        return _STAGES.index(stage), shard or 0, started_at, self.id
 
     @property
     def unsettled(self) -> int:
         """How many of its tests did not pass: they failed, or the run ended before them."""
-        found = self.about["summary"]
-        settled = ("passed", "skipped", "xfailed", "xpassed")
-        return int(found["collected"] - sum(found[name] for name in settled))
+        counts = self.about.summary
+        settled = counts.passed + counts.skipped + counts.xfailed + counts.xpassed
+        return counts.collected - settled
 
     @property
     def rank(self) -> tuple[Any, ...]:
         """Which of two reports of one run is the better one."""
         return (
-            _COMPLETENESS.index(self.about["completeness"]),
-            sum(self.about["counts"].values()),
+            _COMPLETENESS.index(self.about.completeness),
+            sum(self.about.counts.values()),
             sum(map(len, self.lists.values())),
             repr(self.about),
         )
 
 
-_STAGES: Final = [stage.value for stage in Stage]
+_STAGES: Final = [*Stage]
 
 
-def _start_of(run: JSONObject) -> datetime:
-    return datetime.fromisoformat(run["started_at"])
+def _start_of(run: model.Run) -> datetime:
+    return datetime.fromisoformat(run.started_at)
 
 
-JoinShards = Callable[[Sequence[JSONObject]], list[JSONObject]]
+JoinShards = Callable[[Sequence[JSONObject]], Sequence[JSONObject]]
 """Returns one report of a bench for the reports of its shards; raises `BenchError`."""
 
 
 def merge_reports(
-    reports: Iterable[Mapping[str, Any]],
+    reports: Iterable[JSONObject],
     *,
     expect: int | None = None,
     reruns: bool = False,
     join_shards: JoinShards | None = None,
-) -> JSONObject:
+) -> dict[str, Any]:
     """Return one report of several, judged as that of one run.
 
     Args:
-        reports: JSON objects of reports of the present schema version, merged ones too; each run
+        reports: JSON objects of reports of any schema version, merged ones too; each run
             counts once.
         expect: how many shards there must be; a missing one makes the merged run a failed one.
         reruns: runs of one stage and shard are tries, of which the last one counts. Without it
@@ -176,12 +196,22 @@ def merge_reports(
         join_shards: joins the reports of a bench's shards; without it they stay as they are.
 
     Raises:
-        ReportError: there is none, one is still running, or they don't belong together.
+        ReportError: there is none, one is none or still running, or they don't belong together.
     """
     merger = Merger(expect=expect, reruns=reruns, join_shards=join_shards)
-    for report in reports:
+    for number, content in enumerate(reports, 1):
+        try:
+            report = decode_report(dict(content))
+        except DecodeError as error:
+            if all(problem.path[0] == "merged" for problem in error.problems):
+                raise ReportError(
+                    f"report {number}: what it says of its runs is damaged: "
+                    f"{safe_text(str(error))}; merge the reports of its runs again"
+                ) from None
+            words = list_problems(error.problems, f"report {number}")
+            raise ReportError(words) from None
         merger.add(report)
-    return merger.result()
+    return as_json(merger.result())
 
 
 @dataclass(kw_only=True)
@@ -196,32 +226,32 @@ class Merger:
     join_shards: JoinShards | None = None
     _parts: dict[str, _Part] = field(default_factory=dict, init=False)
 
-    def add(self, report: Mapping[str, Any], file: str | None = None) -> None:
+    def add(self, report: FailureReport, file: str | None = None) -> None:
         """Add a report.
 
         Args:
-            report: its JSON object.
+            report: that of one run, or a merged one.
             file: its name, by which a run is shown that has no better one.
 
         Raises:
-            ReportError: it is still running, or what it says of its runs is damaged.
+            ReportError: it is still running.
         """
-        merged = _merged_of(report)
+        merged = report.merged
         if merged is None:
             new = [_part_of(report, file)]
         else:
-            self.reruns = self.reruns or merged["reruns"]
-            if merged["expect"] is not None:
-                self.expect = max(self.expect or 0, merged["expect"])
-            new = _taken_apart(report, merged)
+            self.reruns = self.reruns or merged.reruns
+            if merged.expect is not None:
+                self.expect = max(self.expect or 0, merged.expect)
+            new = _take_apart(report, merged)
         for part in new:
             known = self._parts.get(part.id)
             if known is None or part.rank > known.rank:
                 self._parts[part.id] = part
-        kept = _cut(sorted(self._parts.values(), key=lambda part: part.order))
-        self._parts = {part.id: part for part in kept}
+        parts = sorted(self._parts.values(), key=lambda part: part.order)
+        self._parts = {part.id: part for part in _cut(parts)}
 
-    def result(self) -> JSONObject:
+    def result(self) -> FailureReport:
         """Return the merged report.
 
         Raises:
@@ -233,49 +263,22 @@ class Merger:
         _refuse_strangers(parts)
         parts = _tell_roots_apart(parts)
         replaced = _replaced(parts, always=self.reruns)
-        shards: dict[
-            str, list[JSONObject]
-        ] = {}  # which stand aside, because they are joined
-        joined: list[JSONObject] = []
-        if self.join_shards is not None:
-            shards = {
-                part.id: [each for each in part.lists["bench"] if each.get("shard")]
-                for part in parts
-            }
-            try:
-                joined = self.join_shards(
-                    [
-                        each
-                        for run_id in shards
-                        if run_id not in replaced
-                        for each in shards[run_id]
-                    ]
-                )
-            except BenchError as error:
-                raise ReportError(str(error)) from None
-        # Valid baselines among other stages stand aside: their tests failed as they should.
-        is_baseline = {
-            each.id: each.about["run"]["stage"] == Stage.BASELINE_RUN for each in parts
-        }
-        aside = replaced | {
-            each.id
-            for each in parts
-            if is_baseline[each.id] and each.about["verdict"] is None
-            if not all(is_baseline.values())
-        }
-        listed = sum(part.about["counts"]["tests"] for part in parts)
-        has_tests = (
-            all(part.about["has_tests"] for part in parts) and listed <= MAX_TESTS
-        )
+        aside = replaced | _valid_baselines(parts)
+        shards, joined = self._join_shards(parts, replaced)
+        runs = [part.about for part in parts]
+        tests = sum(run.counts["tests"] for run in runs)
+        has_tests = tests <= MAX_TESTS and all(run.has_tests for run in runs)
         left = []
         for part in parts:
-            lists = {**part.lists, "tests": part.lists["tests"] if has_tests else []}
+            lists = dict(part.lists)
+            if not has_tests:
+                lists["tests"] = ()
             if part.id in aside:
-                lists |= {name: [] for name in (*_LISTS, "not_run")}
-            if part.id in shards:
-                lists["bench"] = [
-                    each for each in lists["bench"] if not each.get("shard")
-                ]
+                lists |= dict.fromkeys((*_LISTS, "not_run"), ())
+            if self.join_shards is not None:
+                lists["bench"] = tuple(
+                    [row for row in lists["bench"] if not row.get("shard")]
+                )
             left.append(replace(part, lists=lists))
         parts = _cut(left)
         active = [part for part in parts if part.id not in replaced]
@@ -289,163 +292,197 @@ class Merger:
             settled=(*_missing(active, self.expect), *_failed(joined)),
         )
         judged = amend.judge_again([part.about for part in active], new, limits)
-        verdict = judged["verdict"]
+        verdict = judged.verdict
         exits = [
-            part.about["exit"]
+            part.about.exit
             for part in active
-            if verdict is None or amend.are_of_one_kind(part.about["verdict"], verdict)
+            if verdict is None or amend.are_of_one_kind(part.about.verdict, verdict)
         ]
-        lists = {
-            name: [entry for part in parts for entry in part.lists[name]]
-            for name in parts[0].lists
-        }
+        lists = {}
+        for name in parts[0].lists:
+            entries = [part.lists[name] for part in parts]
+            lists[name] = tuple([entry for of_part in entries for entry in of_part])
         runs = []
         for part in parts:
             kept = {name: len(entries) for name, entries in part.lists.items()}
-            runs.append(
-                {**part.about, "kept": kept, "bench_shards": shards.get(part.id, [])}
-            )
-        fields = {
-            **lists,
-            **judged,
-            **build.HEAD,
-            "run": _run(parts),
-            "completeness": min(
-                (part.about["completeness"] for part in parts), key=_COMPLETENESS.index
+            own_shards = shards.get(part.id, ())
+            runs.append(replace(part.about, kept=kept, bench_shards=own_shards))
+        groups = limits.listed("groups", tuple(_groups(failing)))
+        environments = (part.environment for part in parts)
+        merged = FailureReport(
+            schema_id=model.SCHEMA_ID,
+            schema_version=model.SCHEMA_VERSION,
+            generator=build.GENERATOR,
+            run=_run(parts),
+            completeness=min(
+                [part.about.completeness for part in parts], key=_COMPLETENESS.index
             ),
-            "exit": exits[0] if exits else judged["exit"],
-            "summary": summary,
-            "groups": list(limits.listed("groups", tuple(_groups(failing)))),
-            "tests": lists["tests"] if has_tests else None,
-            "not_run": {
-                "count": sum(part.about["not_run"] for part in failing),
-                "nodeids": lists["not_run"],
-            },
-            "order": None,
-            "bench": [*lists["bench"], *joined],
-            "environment": next(filter(None, (each.environment for each in parts))),
-            "limits": _limits(failing, limits),
-            **self._other_fields(runs),
-            "extensions": {},
-        }
-        merged = {name: fields[name] for name in CODEC.keys_of(FailureReport)}
-        if verdict is not None and build.baseline_commit(merged) is not None:
-            amend.recommend_again(merged)
-        return merged
+            exit=exits[0] if exits else judged.exit,
+            verdict=verdict,
+            reasons=judged.reasons,
+            summary=summary,
+            failures=lists["failures"],
+            groups=groups,
+            causes=judged.causes,
+            collection_errors=lists["collection_errors"],
+            internal_errors=lists["internal_errors"],
+            in_flight=lists["in_flight"],
+            stalls=lists["stalls"],
+            tests=lists["tests"] if has_tests else None,
+            not_run=model.NotRun(
+                count=sum(part.about.not_run for part in failing),
+                nodeids=lists["not_run"],
+            ),
+            workers=lists["workers"],
+            bench=(*lists["bench"], *joined),
+            environment=next(filter(None, environments)),
+            limits=_limits(failing, limits),
+            notes=_notes(runs),
+            repository=_repository(runs),
+            attempt=_attempt(runs),
+            merged=model.Merged(
+                runs=tuple(runs), reruns=self.reruns, expect=self.expect
+            ),
+            surroundings=_surroundings(runs),
+            extensions={},
+        )
+        is_attempt = build.baseline_commit(merged) is not None
+        return amend.recommend_again(merged) if is_attempt else merged
 
-    def _other_fields(self, runs: Sequence[JSONObject]) -> JSONObject:
-        notes = dict.fromkeys(note for run in runs for note in run["notes"])
-        repository = next((run for run in runs if run["repository"]), None)
-        failed = [run["surroundings"] for run in runs if run["verdict"]]
-        attempts = [run["attempt"] for run in runs if run["attempt"]]
-        is_one = bool(attempts) and all(each == attempts[0] for each in attempts)
-        attempt = None  # of several attempts
-        if is_one:
-            attempt = {name: attempts[0][name] for name in ("subtask", "approach")}
-        # A command that repeats a failure starts pytest as all runs did that have one.
-        is_alike = bool(failed) and failed.count(failed[0]) == len(failed)
-        merge_base = repository and repository["merge_base"]
-        return {
-            "notes": list(notes)[:MAX_NOTES],
-            "faults": [],
-            "attributions": [],
-            "repository": repository
-            and {"name": repository["repository"], "merge_base": merge_base},
-            "attempt": attempt,
-            "known": None,
-            "trial": None,
-            "merged": {"runs": runs, "reruns": self.reruns, "expect": self.expect},
-            "surroundings": failed[0] if is_alike else None,
-            "session_exit_code": None,
-            "redacted": {},
-            "is_unannotated": False,
-        }
+    def _join_shards(
+        self, parts: Sequence[_Part], replaced: set[str]
+    ) -> tuple[dict[str, Section], Section]:
+        """Return the shards of benches, by the ids of their runs, and the joined benches."""
+        shards: dict[str, Section] = {}
+        if self.join_shards is None:
+            return shards, ()
+        counted: Section = ()
+        for part in parts:
+            rows = [row for row in part.lists["bench"] if row.get("shard")]
+            shards[part.id] = tuple(rows)
+            if part.id not in replaced:
+                counted += shards[part.id]
+        try:
+            return shards, tuple(self.join_shards(counted))
+        except BenchError as error:
+            raise ReportError(str(error)) from None
 
 
-def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
-    merged: JSONObject | None = report["merged"]
-    if merged is None:
+def _valid_baselines(parts: Sequence[_Part]) -> set[str]:
+    """Return the ids of valid baselines among other stages: their tests failed as they should."""
+    baselines = [part for part in parts if part.run.stage is Stage.BASELINE_RUN]
+    if len(baselines) == len(parts):
+        return set()
+    return {part.id for part in baselines if part.about.verdict is None}
+
+
+def _notes(runs: Sequence[MergedRun]) -> tuple[str, ...]:
+    notes = dict.fromkeys([note for run in runs for note in run.notes])
+    return tuple(notes)[:MAX_NOTES]
+
+
+def _repository(runs: Sequence[MergedRun]) -> Repository | None:
+    for run in runs:
+        if run.repository:
+            return Repository(name=run.repository, merge_base=run.merge_base)
+    return None
+
+
+def _attempt(runs: Sequence[MergedRun]) -> Attempt | None:
+    """Return the attempt that all runs were, if it is one."""
+    attempts = [run.attempt for run in runs if run.attempt]
+    if not attempts or any(attempt != attempts[0] for attempt in attempts):
         return None
-    try:
-        CODEC.decode(Merged, merged)
-    except DecodeError as error:
-        raise ReportError(
-            f"run {report['run']['id']}: what it says of its runs is damaged: "
-            f"{safe_text(str(error))}; merge the reports of its runs again"
-        ) from None
-    return merged
+    first = attempts[0]
+    return Attempt(subtask=first["subtask"], approach=first["approach"])
 
 
-def tasks_of(report: Mapping[str, Any]) -> set[str]:
+def _surroundings(runs: Sequence[MergedRun]) -> Any:
+    """Return how pytest was started, where all runs that failed were started so."""
+    failed = [run.surroundings for run in runs if run.verdict]
+    first = failed[0] if failed else None
+    return first if failed.count(first) == len(failed) else None
+
+
+def tasks_of(report: FailureReport) -> set[str]:
     """Return the tasks at which a report's run, or those that it was merged from, were attempts."""
-    runs = report["merged"]["runs"] if report["merged"] else [report]
-    attempts = [run["attempt"] for run in runs if run["attempt"] is not None]
-    return {attempt["subtask"] for attempt in attempts if attempt.get("subtask")}
+    if report.merged is None:
+        tasks = [report.attempt.subtask] if report.attempt else []
+    else:
+        attempts = [run.attempt or {} for run in report.merged.runs]
+        tasks = [attempt.get("subtask", "") for attempt in attempts]
+    return {task for task in tasks if task}
 
 
-def _part_of(report: Mapping[str, Any], file: str | None) -> _Part:
+def _part_of(report: FailureReport, file: str | None) -> _Part:
     """Return what is kept of the report of one run."""
-    if report["completeness"] == "running":
+    if report.completeness == "running":
         raise ReportError(
-            f"run {report['run']['id']}: it is still running, or was never completed; "
+            f"run {report.run.id}: it is still running, or was never completed; "
             "complete its report by: failure-taxonomy finalize REPORT"
         )
-    environment, lists = report["environment"], _lists_of(report)
-    attempt = report["attempt"]
-    if attempt is not None and report["trial"] is not None:
-        attempt = {**attempt, "trial": report["trial"]["name"]}
-    repository = report["repository"] or {}
-    git, ci = environment["git"] or {}, environment["ci"] or {}
-    limits = dict(report["limits"])
-    groupings = {}
+    environment = report.environment
+    lists = _lists_of(report)
+    attempt: dict[str, str] | None = None
+    if report.attempt is not None:
+        attempt = to_dict(report.attempt)
+        if report.trial is not None:
+            attempt["trial"] = report.trial.name
+    repository = report.repository
+    commit = None
+    if environment.git is not None:
+        commit = environment.git.commit
+    if not commit and environment.ci is not None:
+        commit = environment.ci.commit
+    limits = to_dict(report.limits)
     for name in ("groups", "causes"):
-        groupings[name] = build.with_nodeids(
-            report[name][:MAX_GROUPS], build.MAX_NODEIDS_OF_PART
-        )
-        limits[f"{name}_omitted"] += len(report[name][MAX_GROUPS:])
-    about = {
-        **report,
-        **groupings,
-        "commit": git.get("commit") or ci.get("commit"),
-        "repository": repository.get("name"),
-        "merge_base": repository.get("merge_base"),
-        "reasons": build.with_nodeids(report["reasons"], MAX_NODEIDS_OF_RUN),
-        "limits": limits,
-        "not_run": report["not_run"]["count"],
-        "notes": [*report["notes"][:MAX_NOTES], *report["faults"][:MAX_NOTES]],
-        "attempt": attempt,
-        "name": None if report["run"]["shard"] else file,
-        "surroundings": report["surroundings"],
-        "is_from_top": False,
-        "counts": {name: len(entries) for name, entries in lists.items()},
-        "kept": {},
-        "has_tests": report["tests"] is not None,
-        "bench_shards": [],
-    }
-    about = {name: about[name] for name in CODEC.keys_of(MergedRun)}
+        omitted = len(getattr(report, name)[MAX_GROUPS:])
+        limits[f"{name}_omitted"] += omitted
+    about = MergedRun(
+        run=report.run,
+        completeness=report.completeness,
+        commit=commit,
+        repository=None if repository is None else repository.name,
+        merge_base=None if repository is None else repository.merge_base,
+        exit=report.exit,
+        verdict=report.verdict,
+        reasons=_cut_all(report.reasons, MAX_NODEIDS_OF_RUN),
+        summary=report.summary,
+        groups=_cut_all(report.groups[:MAX_GROUPS], MAX_NODEIDS_OF_PART),
+        causes=_cut_all(report.causes[:MAX_GROUPS], MAX_NODEIDS_OF_PART),
+        limits=model.Limits(**limits),
+        not_run=report.not_run.count,
+        notes=(*report.notes[:MAX_NOTES], *report.faults[:MAX_NOTES]),
+        attempt=attempt,
+        counts={name: len(entries) for name, entries in lists.items()},
+        kept={},
+        has_tests=report.tests is not None,
+        name=None if report.run.shard else file,
+        surroundings=report.surroundings,
+    )
     return _Part(about=about, lists=lists, environment=environment)
 
 
-def _lists_of(report: Mapping[str, Any]) -> dict[str, list[Any]]:
-    return {
-        **{name: list(report[name]) for name in (*_LISTS, *_OTHER_LISTS)},
-        "tests": list(report["tests"] or ()),
-        "not_run": list(report["not_run"]["nodeids"]),
-    }
+def _cut_all(entries: Iterable[Any], most: int) -> tuple[Any, ...]:
+    return tuple([cut_nodeids(entry, most) for entry in entries])
 
 
-def _taken_apart(report: Mapping[str, Any], merged: JSONObject) -> list[_Part]:
+def _lists_of(report: FailureReport) -> dict[str, tuple[Any, ...]]:
+    lists = {name: getattr(report, name) for name in (*_LISTS, *_OTHER_LISTS)}
+    return {**lists, "tests": report.tests or (), "not_run": report.not_run.nodeids}
+
+
+def _take_apart(report: FailureReport, merged: model.Merged) -> list[_Part]:
     """Return the runs of a merged report, each with its part of every list."""
     lists = {name: iter(entries) for name, entries in _lists_of(report).items()}
-    environment = report["environment"]
+    environment: Environment | None = report.environment
     parts = []
-    for about in merged["runs"]:
-        own = {
-            name: list(islice(entries, about["kept"].get(name, 0)))
-            for name, entries in lists.items()
-        }
-        own["bench"] += about["bench_shards"]
-        whole = {**about, "kept": {}, "bench_shards": []}
+    for about in merged.runs:
+        own = {}
+        for name, entries in lists.items():
+            own[name] = tuple(islice(entries, about.kept.get(name, 0)))
+        own["bench"] += about.bench_shards
+        whole = replace(about, kept={}, bench_shards=())
         parts.append(_Part(about=whole, lists=own, environment=environment))
         environment = None  # of the first run; the merged report has no other's
     return parts
@@ -455,41 +492,42 @@ def _cut(parts: Sequence[_Part]) -> list[_Part]:
     """Return the parts, in their order, with lists that a report has room for together."""
     left = dict.fromkeys((*_LISTS, "workers"), MAX_FAILURES)
     left |= {"not_run": MAX_NODEIDS, "tests": MAX_TESTS}
-    kept = []
+    cut = []
     for part in parts:
         lists = dict(part.lists)
         for name, room in left.items():
             lists[name] = lists[name][:room]
             left[name] = room - len(lists[name])
-        kept.append(replace(part, lists=lists))
-    return kept
+        cut.append(replace(part, lists=lists))
+    return cut
 
 
 def _refuse_strangers(parts: Sequence[_Part]) -> None:
     """Raise ReportError if the runs are not of one project, or their shards not of one run."""
     problems = []
-    names = {part.about["repository"] for part in parts} - {None}
+    runs = [part.about for part in parts]
+    names = {run.repository for run in runs if run.repository is not None}
     if len(names) > 1:
         problems.append(f"they are of several repositories: {', '.join(sorted(names))}")
-    tasks = {
-        part.about["attempt"]["subtask"] for part in parts if part.about["attempt"]
-    }
+    tasks = {run.attempt["subtask"] for run in runs if run.attempt}
     if len(tasks) > 1:
         problems.append(
             f"they are attempts at {len(tasks)} tasks, which --by task keeps apart"
         )
     for stage in _STAGES:
-        of_stage = [each.about for each in parts if each.about["run"]["stage"] == stage]
-        shards = [each for each in of_stage if each["run"]["shard"]]
-        totals = {each["run"]["shard"]["total"] for each in shards}
-        commits = {each["commit"] for each in shards} - {None}
+        totals = set()
+        commits = set()
+        for run in runs:
+            if run.run.stage is stage and run.run.shard is not None:
+                totals.add(run.run.shard.total)
+                commits.add(run.commit or "")
+        commits.discard("")
         if len(totals) > 1:
-            problems.append(
-                f"they are shards of {' and '.join(map(str, sorted(totals)))}"
-            )
+            words = " and ".join(map(str, sorted(totals)))
+            problems.append(f"they are shards of {words}")
         if len(commits) > 1:
-            shown = ", ".join(sorted(each[:10] for each in commits))
-            problems.append(f"their shards are of several commits: {shown}")
+            words = ", ".join(sorted([commit[:10] for commit in commits]))
+            problems.append(f"their shards are of several commits: {words}")
     if problems:
         words = "; ".join(map(safe_text, problems))
         raise ReportError(
@@ -515,7 +553,7 @@ def _tell_roots_apart(parts: list[_Part]) -> list[_Part]:
         return parts
     if is_known:
         return [_with_paths_from_top(part) for part in parts]
-    if all(part.about["run"]["shard"] for part in with_tests):
+    if all(part.run.shard for part in with_tests):
         return parts
     raise ReportError(
         f"the runs don't belong together: no Git repository tells how their root directories lie "
@@ -525,45 +563,50 @@ def _tell_roots_apart(parts: list[_Part]) -> list[_Part]:
 
 def _with_paths_from_top(part: _Part) -> _Part:
     """Return a part whose node ids and places begin at the top of its repository."""
-    root, run = part.root, part.about["run"]
-    if root in (None, ".") or part.about["is_from_top"]:
+    root, about = part.root, part.about
+    if root in (None, ".") or about.is_from_top:
         return part
     top = part.rootdir[: -len(root)].rstrip("/\\")
-    naming = {name: part.about[name] for name in _NAMING}
-    about = {
-        **part.about,
-        **_below(root, naming),
-        "run": {**run, "invocation": {**run["invocation"], "rootdir": top}},
-        "name": root,
-        "is_from_top": True,
-    }
-    benches = {"bench": part.lists["bench"]}
-    return replace(part, about=about, lists={**_below(root, part.lists), **benches})
+    invocation = replace(about.run.invocation, rootdir=top)
+    naming = {name: _below(root, getattr(about, name), name) for name in _NAMING}
+    about = replace(
+        about,
+        **naming,
+        run=replace(about.run, invocation=invocation),
+        name=root,
+        is_from_top=True,
+    )
+    lists = {name: _below(root, part.lists[name], name) for name in part.lists}
+    lists["bench"] = part.lists["bench"]
+    return replace(part, about=about, lists=lists)
 
 
-def _below(root: str, value: Any, name: str = "") -> Any:
+def _below(root: str, content: Any, name: str) -> Any:
     """Return a part of a report with its paths below a folder; `name` is the field that it is."""
-    if isinstance(value, Mapping):
-        return {key: _below(root, entry, key) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_below(root, entry, name) for entry in value]
-    if not isinstance(value, str):
-        return value
+    if isinstance(content, tuple):
+        return tuple([_below(root, entry, name) for entry in content])
+    if isinstance(content, Mapping):
+        return {key: _below(root, entry, key) for key, entry in content.items()}
+    if hasattr(content, "__slots__"):
+        fields = to_dict(content)
+        changed = {field: _below(root, fields[field], field) for field in fields}
+        return type(content)(**changed)
+    if not isinstance(content, str) or isinstance(content, Enum):
+        return content
     if name not in _PATHS:
-        return _FILE.sub(lambda file: f"{root}/{file[0]}", value)
-    if _STAYS.match(value):
-        return value
-    path, colons, names = value.partition("::")
-    return f"{posixpath.normpath(f'{root}/{path}')}{colons}{names}"
+        return _FILE.sub(lambda file: f"{root}/{file[0]}", content)
+    path, colons, names = content.partition("::")
+    below = f"{posixpath.normpath(f'{root}/{path}')}{colons}{names}"
+    return content if _STAYS.match(content) else below
 
 
-def _failed(joined: Sequence[JSONObject]) -> Iterator[Finding]:
+def _failed(joined: Section) -> Iterator[Finding]:
     """Yield a finding if a bench fails whose shards do not say so, each by itself."""
-    failed = {
-        bench["task_class"]: bench["gate"]["reasons"][0]
-        for bench in joined
-        if bench["gate"] is not None and bench["gate"]["verdict"] == "FAIL"
-    }
+    failed = {}
+    for row in joined:
+        gate = row["gate"]
+        if gate is not None and gate["verdict"] == "FAIL":
+            failed[row["task_class"]] = gate["reasons"][0]
     if failed:
         words = failed_gates(failed)
         yield finding("bench.gate", "merge", words, headline=words)
@@ -580,147 +623,137 @@ def _replaced(parts: Sequence[_Part], *, always: bool) -> set[str]:
     replaced: set[str] = set()
     earlier: dict[Any, list[tuple[_Part, bool]]] = {}
     for part in parts:
-        invocation = part.about["run"]["invocation"]
-        args = invocation["args"]
+        about = part.about
+        args = about.run.invocation.args
         key: tuple[Any, ...] = part.slot
         if not always:
-            same = [each for each in args if each not in _RERUN_OPTIONS]
-            same = [each for each in same if not each.startswith(_RERUN_VALUES)]
-            key = (*key, invocation["rootdir"], *same)
-        before = earlier.setdefault(key, [])
-        is_whole = part.about["completeness"] == "full" and part.about["exit"][
-            "code"
-        ] in (0, 1)
+            same = [word for word in args if word not in _RERUN_OPTIONS]
+            same = [word for word in same if not word.startswith(_RERUN_VALUES)]
+            key = (*key, part.rootdir, *same)
+        tries = earlier.setdefault(key, [])
+        is_whole = about.completeness == "full" and about.exit.code in (0, 1)
         is_of_failed = not _LAST_FAILED.isdisjoint(args)
         if is_whole and (always or not _RERUN_OPTIONS.isdisjoint(args)):
-            selected = part.about["summary"]["collected"]
-            replaced.update(
-                each.id
-                for each, knows_failed in before
-                if each.unsettled <= selected and (knows_failed or not is_of_failed)
-            )
-        before.append((part, is_whole or (is_of_failed and bool(before))))
+            for before, knows_failed in tries:
+                has_all = before.unsettled <= about.summary.collected
+                if has_all and (knows_failed or not is_of_failed):
+                    replaced.add(before.id)
+        tries.append((part, is_whole or (is_of_failed and bool(tries))))
     return replaced
 
 
 def _missing(parts: Sequence[_Part], expect: int | None) -> Iterator[Finding]:
     """Yield a finding for each shard that is not there."""
-    by_stage: dict[str, list[JSONObject | None]] = {}
+    by_stage: dict[str, list[Shard | None]] = {}
     for part in parts:
-        run = part.about["run"]
-        by_stage.setdefault(run["stage"], []).append(run["shard"])
-    words: list[str] = []
+        run = part.run
+        by_stage.setdefault(run.stage, []).append(run.shard)
+    problems: list[str] = []
     for stage, of_stage in by_stage.items():
-        shards = [shard for shard in of_stage if shard]
+        shards = [shard for shard in of_stage if shard is not None]
         where = "" if len(by_stage) == 1 else f" of {stage}"
-        total, there = (
-            max([expect or 0, *(each["total"] for each in shards)]),
-            len(of_stage),
-        )
+        total = max([expect or 0, *[shard.total for shard in shards]])
         if shards:
-            lacking = sorted(
-                set(range(1, total + 1)) - {each["index"] for each in shards}
-            )
-            words += [
-                f"shard {index} of {total}{where} is missing" for index in lacking
+            there = {shard.index for shard in shards}
+            problems += [
+                f"shard {index} of {total}{where} is missing"
+                for index in range(1, total + 1)
+                if index not in there
             ]
         else:
-            said = f"{expect} reports{where} were expected, {there} are there"
-            words += [said] * (total - there)
-    yield from (
-        finding("shard.missing", "merge", each, headline=each) for each in words
-    )
+            count = len(of_stage)
+            words = f"{expect} reports{where} were expected, {count} are there"
+            problems += [words] * (total - count)
+    for words in problems:
+        yield finding("shard.missing", "merge", words, headline=words)
 
 
-def _groups(parts: Iterable[_Part]) -> list[JSONObject]:
+def _groups(parts: Iterable[_Part]) -> list[Group]:
     """Return the groups of all runs by fingerprint, the biggest first."""
-    merged: dict[str, JSONObject] = {}
+    merged: dict[str, Group] = {}
     for part in parts:
-        for group in part.about["groups"]:
-            known = merged.setdefault(
-                group["fingerprint"], {**group, "count": 0, "nodeids": []}
-            )
-            nodeids = dict.fromkeys((*known["nodeids"], *group["nodeids"]))
-            known["count"] += group["count"]
-            known["nodeids"] = list(nodeids)[:MAX_NODEIDS]
-            known["history"] = known["history"] or group["history"]
-    return sorted(merged.values(), key=lambda group: -int(group["count"]))
+        for group in part.about.groups:
+            known = merged.get(group.fingerprint)
+            joined = group
+            if known is not None:
+                nodeids = dict.fromkeys((*known.nodeids, *group.nodeids))
+                joined = replace(
+                    known,
+                    count=known.count + group.count,
+                    nodeids=tuple(nodeids),
+                    history=known.history or group.history,
+                )
+            merged[group.fingerprint] = cut_nodeids(joined, MAX_NODEIDS)
+    return sorted(merged.values(), key=lambda group: -group.count)
 
 
-def _summary(parts: Sequence[_Part], replaced: set[str], aside: set[str]) -> JSONObject:
-    """Add the counts of all runs up; of tries, those of the last, with what others ran besides."""
-    total = Counter(dict.fromkeys(parts[0].about["summary"], 0))
+def _summary(parts: Sequence[_Part], replaced: set[str], aside: set[str]) -> Counts:
+    """Sum the runs' counts. Of reruns, count the last, plus tests that only earlier ones ran."""
+    total: Counter[str] = Counter()
     for part in parts:
         if part.id not in aside:
-            total.update(part.about["summary"])
+            total.update(to_dict(part.about.summary))
     open_tries: dict[Any, list[_Part]] = {}
     for part in parts:
         open_tries.setdefault(part.slot, []).append(part)
         if part.id in replaced:
             continue
         tries = open_tries.pop(part.slot)  # of which the last has replaced the others
-        last, fullest = (
-            tries[-1],
-            max(tries, key=lambda each: each.about["summary"]["collected"]),
-        )
-        now, whole = last.about["summary"], fullest.about["summary"]
-        failed_before = {
-            nodeid
-            for each in tries[:-1]
-            for held in each.about["reasons"]
-            for nodeid in held["nodeids"]
-        }
-        fails_now = {
-            nodeid for held in last.about["reasons"] for nodeid in held["nodeids"]
-        }
-        total["flaky"] += len(failed_before - fails_now)
-        total["rerun"] += sum(len(each.about["reasons"]) > 0 for each in tries[:-1])
+        *before, last = [run.about for run in tries]
+        failed_before = {nodeid for run in before for nodeid in _failed_nodeids(run)}
+        recovered = failed_before - _failed_nodeids(last)
+        total["flaky"] += len(recovered)
+        total["rerun"] += sum(bool(run.reasons) for run in before)
+        fullest = max((*before, last), key=lambda run: run.summary.collected)
         if fullest is not last:
-            more = whole["collected"] - now["collected"]
+            now, whole = last.summary, fullest.summary
+            more = whole.collected - now.collected
             total["collected"] += more
-            total["passed"] += max(0, more - whole["skipped"] - whole["xfailed"])
+            total["passed"] += max(0, more - whole.skipped - whole.xfailed)
             for name in ("skipped", "xfailed", "xpassed"):
-                total[name] += max(0, whole[name] - now[name])
-    return dict(total)
+                lacking = getattr(whole, name) - getattr(now, name)
+                total[name] += max(0, lacking)
+    return Counts(**total)
 
 
-def _run(parts: Sequence[_Part]) -> JSONObject:
-    """Return the field `run`: from the first start to the last end."""
-    runs = [part.about["run"] for part in parts]
-    first = min(runs, key=lambda run: (_start_of(run), run["id"]))
-    ends = [
-        (_start_of(run) - _start_of(first)).total_seconds() + run["duration_seconds"]
-        for run in runs
-        if run["duration_seconds"] is not None
-    ]
+def _failed_nodeids(run: MergedRun) -> set[str]:
+    return {nodeid for held in run.reasons for nodeid in held.nodeids}
+
+
+def _run(parts: Sequence[_Part]) -> model.Run:
+    """Return the run as one: from the first start to the last end."""
+    runs = [part.run for part in parts]
+    first = min(runs, key=lambda run: (_start_of(run), run.id))
+    ends = []
+    for run in runs:
+        if run.duration_seconds is not None:
+            since = _start_of(run) - _start_of(first)
+            ends.append(since.total_seconds() + run.duration_seconds)
     is_known = len(ends) == len(runs)
-    args = {tuple(run["invocation"]["args"]) for run in runs}
-    shards = [run["shard"] for run in runs]
-    failed = [part for part in parts if part.about["verdict"]]
-    ids = "".join(sorted(run["id"] for run in runs))
-    return {
-        "id": blake2b(ids.encode(), digest_size=16).hexdigest(),
-        "started_at": first["started_at"],
-        "duration_seconds": round(max(ends), 6) if is_known else None,
-        "stage": runs[-1]["stage"],
-        "invocation": {
-            "args": list(next(iter(args))) if len(args) == 1 else [],
-            "rootdir": (failed or parts)[-1].rootdir,
-        },
-        "shard": shards[0] if all(each == shards[0] for each in shards) else None,
-    }
+    args = {run.invocation.args for run in runs}
+    shards = {run.shard for run in runs}
+    failed = [part for part in parts if part.about.verdict]
+    ids = "".join(sorted([run.id for run in runs]))
+    return model.Run(
+        id=blake2b(ids.encode(), digest_size=16).hexdigest(),
+        started_at=first.started_at,
+        duration_seconds=round(max(ends), 6) if is_known else None,
+        stage=runs[-1].stage,
+        invocation=model.Invocation(
+            args=args.pop() if len(args) == 1 else (),
+            rootdir=(failed or parts)[-1].rootdir,
+        ),
+        shard=shards.pop() if len(shards) == 1 else None,
+    )
 
 
-def _limits(parts: Sequence[_Part], limits: build.Limits) -> JSONObject:
-    total: dict[str, int] = limits.cut
+def _limits(parts: Sequence[_Part], limits: build.Limits) -> model.Limits:
+    total = Counter(to_dict(limits.cut))
     for part in parts:
-        for name, count in part.about["limits"].items():
-            total[name] += count
+        about = part.about
+        total.update(to_dict(about.limits))
         for name in _COUNTED:
-            total[f"{name}_omitted"] += part.about["counts"][name] - len(
-                part.lists[name]
-            )
-        total["nodeids_omitted"] += part.about["counts"]["not_run"] - len(
-            part.lists["not_run"]
-        )
-    return total
+            omitted = about.counts[name] - len(part.lists[name])
+            total[f"{name}_omitted"] += omitted
+        total["nodeids_omitted"] += about.counts["not_run"] - len(part.lists["not_run"])
+    return model.Limits(**total)

@@ -48,7 +48,6 @@ from pytest_failure_taxonomy.taxonomy.order import Order
 from pytest_failure_taxonomy.taxonomy.values import (
     Bounds,
     Count,
-    Key,
     Pattern,
     Positive,
     Seconds,
@@ -57,9 +56,11 @@ from pytest_failure_taxonomy.taxonomy.values import (
 )
 
 SCHEMA_VERSION: Final = "1.3"
-SCHEMA_ID: Final = f"urn:pytest-failure-taxonomy:failure-report:{SCHEMA_VERSION}"
+SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.3"
 JSONObject = Mapping[str, Any]
 """An object of a section that has a schema of its own, or that anybody has added."""
+Section = tuple[JSONObject, ...]
+"""What a neighbour says of a run, in a form that it alone knows."""
 
 
 @value
@@ -327,7 +328,7 @@ class MergedRun:
     """How many of these the merged report has."""
     has_tests: bool
     """Whether its own report lists every test."""
-    bench_shards: tuple[JSONObject, ...] = ()
+    bench_shards: Section = ()
     """The parts of benches that it ran; the merged report has them joined."""
     name: str | None = None
     """How it is shown where it is no shard: the path of its root directory in the repository, or
@@ -359,9 +360,7 @@ class FailureReport:
     what has no value is `None`.
     """
 
-    schema_id: Annotated[
-        Literal["urn:pytest-failure-taxonomy:failure-report:1.3"], Key("$schema")
-    ]
+    schema_id: Literal["urn:pytest-failure-taxonomy:failure-report:1.3"]
     """The id of this schema."""
     schema_version: Literal["1.3"]
     """The version of this schema."""
@@ -405,7 +404,7 @@ class FailureReport:
     """In which order the tests started; `None` if nothing failed, or that was not recorded."""
     workers: tuple[Worker, ...]
     """The xdist workers, sorted by id (`gw2` before `gw10`); empty without xdist."""
-    bench: tuple[JSONObject, ...]
+    bench: Section
     """One report a task class that ran, in order of occurrence; the bench knows their form."""
     environment: Environment
     """What the run ran on."""
@@ -454,7 +453,8 @@ PUBLISHED: Final[Fields] = {
 }
 """The fields that a report has of values which hold more while they are judged."""
 
-CODEC: Final = Codec(published=PUBLISHED, optional={}, biggest=inf)
+KEYS: Final = MappingProxyType({"schema_id": "$schema"})
+CODEC: Final = Codec(published=PUBLISHED, optional={}, biggest=inf, keys=KEYS)
 """Reads and writes reports of this schema version, which lack nothing."""
 
 

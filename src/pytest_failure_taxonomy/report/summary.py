@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Literal, NamedTuple, Protocol
 
+from pytest_failure_taxonomy.report.build import baseline_commit, cause_of_group
 from pytest_failure_taxonomy.report.frames import Code, code_of
 from pytest_failure_taxonomy.report.model import (
     CollectionError,
@@ -37,7 +38,6 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     FailureReason,
     FailureTraits,
     FailureType,
-    Group,
     Interval,
     Proof,
     Stage,
@@ -279,7 +279,7 @@ def summarise(
     causes = report.causes
     if verdict is None:
         groups = report.groups if accepted_words(report) else ()
-        causes = tuple(map(_cause_of_group, groups))
+        causes = tuple(map(cause_of_group, groups))
     listed = [*_list_entries(report, causes)]
     summaries = tuple(_summarise_causes(report, listed[:most], paths))
     benches = tuple(map(_summarise_bench, report.bench))
@@ -456,23 +456,6 @@ def _summarise_bench(row: JSONObject) -> BenchSummary:
         cost_usd=row["total_cost_usd"],
         gate=gate["verdict"],
         gate_reasons=tuple(gate["reasons"]),
-    )
-
-
-def _cause_of_group(group: Group) -> Cause:
-    """Return a group of failures as a cause, where nothing else is known of causes."""
-    return Cause(
-        key=group.fingerprint,
-        what=group.title,
-        fix=None,
-        reason=group.reason,
-        kind=group.kind,
-        owner=group.owner,
-        retryable=None,
-        count=group.count,
-        nodeids=group.nodeids,
-        fingerprints=(group.fingerprint,),
-        history=group.history,
     )
 
 
@@ -687,18 +670,6 @@ def _runs_words(
         return f"{verb} {condition} ({runs:,} of {runs:,})"
     share = f" ({interval.low:.1%} to {interval.high:.1%})" if interval else ""
     return f"fails {failed:,} of {runs:,} {condition}{share}"
-
-
-def baseline_commit(report: FailureReport) -> str | None:
-    """Return the commit at which an attempt's baseline was valid, so that its code did load.
-
-    An attempt is a report that was merged from its stages.
-    """
-    for part in merged_runs_of(report):
-        is_valid = part.run.stage == Stage.BASELINE_RUN and part.verdict is None
-        if is_valid and part.commit is not None:
-            return part.commit
-    return None
 
 
 def advice_of(report: FailureReport, verdict: Verdict) -> Advice:

@@ -14,15 +14,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import NoneType
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.options import NEIGHBOURS
 from pytest_failure_taxonomy.redaction.secrets import Secrets, searched_again
 from pytest_failure_taxonomy.report import build
-from pytest_failure_taxonomy.report.amend import amend, amend_report
+from pytest_failure_taxonomy.report.amend import add_late_end, amend
 from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.report.load import decode_report
+from pytest_failure_taxonomy.report.model import CODEC, FailureReport, Limits
 from pytest_failure_taxonomy.report.trim import is_cut
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.matching import apply_rules
@@ -35,7 +36,6 @@ from pytest_failure_taxonomy.survive.facts import (
     stalled_activities,
 )
 from pytest_failure_taxonomy.survive.folder import (
-    RUN_ID,
     record_folder,
     remove_record,
     why_it_stays,
@@ -79,30 +79,24 @@ LOCK_SECONDS: Final = 1.0
 MAX_SECTION_SECONDS: Final = 60.0
 """How long reading what a neighbour has kept may take; ten thousand cases of a bench take about two
 seconds."""
+_OF_RECORD: Final = (
+    *("failures", "groups", "causes", "collection_errors", "internal_errors"),
+    *("not_run", "order", "limits", "notes", "faults", "attributions"),
+    *("session_exit_code", "redacted", "extensions"),
+)
+"""The fields that a report gets from the record, where it was cut."""
 _PROGRAM: Final = """\
 import json, sys
 sys.path.insert(0, sys.argv[1])
 from pytest_failure_taxonomy.system import import_named
 json.dump(import_named(sys.argv[2])(*sys.argv[3:]), sys.stdout)
 """
-_COMPLETENESS: Final = frozenset({"full", "reconstructed", "running"})
-_SHAPE: Final[dict[str, type | tuple[type, ...]]] = {
-    "run": dict,
-    "completeness": str,
-    "exit": dict,
-    "verdict": (dict, NoneType),
-    "reasons": list,
-    "summary": dict,
-    "failures": list,
-    "extensions": dict,
-}
-"""The types by which a report is told from other JSON that a test may have put in its place."""
 
 
 class UnwrittenReportError(OSError):
     """A complete report could not be written."""
 
-    def __init__(self, error: OSError, report: dict[str, Any]) -> None:
+    def __init__(self, error: OSError, report: FailureReport) -> None:
         super().__init__(error.errno, error.strerror)
         self.report = report
 
@@ -135,7 +129,7 @@ def complete_run(
     *,
     warn: Callable[[str], None] | None = None,
     annotate: Callable[[str], None] | None = None,
-) -> dict[str, Any] | None:
+) -> FailureReport | None:
     """Complete the report of one run, and return it.
 
     The record of the run is removed once a complete report is on disk.
@@ -153,7 +147,7 @@ def complete_run(
     """
     with _opened_record(record_folder(path, run_id), end) as (folder, kept, end):
         current = read_report(path)
-        if current is not None and current["run"]["id"] != run_id:
+        if current is not None and current.run.id != run_id:
             # A later run writes its report after the end of this run's process, or, in the same
             # process, of its session; before that, a test has forged one.
             has_finished = end.contents is not None and layout.has_ended(
@@ -185,22 +179,20 @@ def complete_run(
 
 
 def _completed(
-    current: dict[str, Any] | None,
+    current: FailureReport | None,
     path: Path,
     run_id: str,
     end: ProcessEnd,
     folder: Folder | None,
     kept: str | None,
     annotate: Callable[[str], None] | None,
-) -> tuple[dict[str, Any], bool]:
+) -> tuple[FailureReport, bool]:
     """Return the complete report of a run, and whether it has all that the record had."""
     if current is not None and _is_trusted(current, path, end):
         stalls = stalled_activities(end.observed, end.ended_ns, is_over=True)
-        with suppress(
-            LookupError, TypeError, ValueError, AttributeError
-        ):  # it is none of ours
+        with suppress(ValueError):  # it is none of ours
             late = _late_exit(current, run_id, end)
-            amended = amend_report(current, late, stalls)
+            amended = add_late_end(current, late, stalls)
             return _filled_up(amended, is_cut(current), run_id, end, folder)
     if end.contents is None and kept is not None:
         raise ReportError(f"the record can't be read: {kept}")
@@ -211,23 +203,22 @@ def _completed(
     context = run.header.context
     if context.history is not None:
         ask_history = import_named(NEIGHBOURS["history"]["amends"])
-        amendment: Amendment = ask_history(made, context.history)
+        amendment: Amendment = ask_history(CODEC.encode(made), context.history)
         made = amend(made, amendment)
         if amendment.problem:
-            _add_faults(made, [amendment.problem])
+            made = _add_faults(made, [amendment.problem])
     if context.faces != Faces():
         from pytest_failure_taxonomy.faces import show_faces
 
         faults = show_faces(made, context.faces, annotate)
         if annotate is None and context.faces.github:
             # The watcher has nowhere to print them: what it held open is closed.
-            made["is_unannotated"] = True
-        if faults:
-            _add_faults(made, faults)
+            made = replace(made, is_unannotated=True)
+        made = _add_faults(made, faults)
     return made, not run.is_lost
 
 
-def _late_exit(report: dict[str, Any], run_id: str, end: ProcessEnd) -> ProcessExit:
+def _late_exit(report: FailureReport, run_id: str, end: ProcessEnd) -> ProcessExit:
     """Return a late end with what pytest's own report can't have of it.
 
     That is the limits around the process, the seconds since the session, and the thread that the
@@ -251,20 +242,20 @@ def _late_exit(report: dict[str, Any], run_id: str, end: ProcessEnd) -> ProcessE
     return replace(
         end.exit,
         limits=tuple(limits_around(run.header.enclosing_limits, end.ended_ns)),
-        late_seconds=seconds - (report["run"]["duration_seconds"] or seconds),
+        late_seconds=seconds - (report.run.duration_seconds or seconds),
         waited_for=next(iter(threads), None),
     )
 
 
 def _filled_up(
-    report: dict[str, Any],
+    report: FailureReport,
     is_cut: bool,  # noqa: FBT001 - of six
     run_id: str,
     end: ProcessEnd,
     folder: Folder | None,
-) -> tuple[dict[str, Any], bool]:
+) -> tuple[FailureReport, bool]:
     """Complete a report from its record if it was cut; return whether it has all of it then."""
-    if end.contents is None or (report["completeness"] == "full" and not is_cut):
+    if end.contents is None or (report.completeness == "full" and not is_cut):
         return report, True
     try:
         run = reader.parse_record(
@@ -275,37 +266,32 @@ def _filled_up(
         made = reconstruct(run, folder, replace(end, observed=None))
     except ReportError:
         return report, not is_cut
-    omitted = [  # failures, tracebacks and so on
-        sum(
-            count for name, count in each["limits"].items() if name.endswith("_omitted")
-        )
-        for each in (made, report)
-    ]
-    if run.is_reported or omitted[0] >= omitted[1]:
+    is_fuller = _count_omitted(made.limits) < _count_omitted(report.limits)
+    if run.is_reported or not is_fuller:
         return report, run.is_reported
-    lists = (
-        *("failures", "groups", "causes", "collection_errors", "internal_errors"),
-        *("not_run", "order", "limits", "notes", "faults", "attributions"),
-        *("session_exit_code", "redacted", "extensions"),
-    )
-    return {**report, **{name: made[name] for name in lists}}, not run.is_lost
+    fields = {name: getattr(made, name) for name in _OF_RECORD}
+    return replace(report, **fields), not run.is_lost
 
 
-def _add_faults(report: dict[str, Any], faults: list[str]) -> None:
-    report["faults"] = [*report["faults"], *faults]
+def _count_omitted(limits: Limits) -> int:
+    """Return how many failures, tracebacks and so on a report lacks."""
+    counts = to_dict(limits)
+    return sum(counts[name] for name in counts if name.endswith("_omitted"))
 
 
-def annotate_late(report: dict[str, Any], annotate: Callable[[str], None]) -> None:
-    """Annotate a run whose report its watcher has completed, in the CI job that it was part of.
+def _add_faults(report: FailureReport, faults: Sequence[str]) -> FailureReport:
+    return replace(report, faults=(*report.faults, *faults))
+
+
+def annotate_late(report: FailureReport, annotate: Callable[[str], None]) -> None:
+    """Print GitHub annotations for a report that the watcher completed.
 
     Args:
-        report: the report's JSON object.
+        report: of a run that was a part of the CI job.
         annotate: called with each line.
     """
-    if (
-        report.get("is_unannotated") is not True
-        or os.environ.get("GITHUB_ACTIONS") != "true"
-    ):
+    is_on_github = os.environ.get("GITHUB_ACTIONS") == "true"
+    if not report.is_unannotated or not is_on_github:
         return
     from pytest_failure_taxonomy.faces import show_faces
 
@@ -313,8 +299,8 @@ def annotate_late(report: dict[str, Any], annotate: Callable[[str], None]) -> No
 
 
 def _write(
-    path: Path, completed: dict[str, Any], folder: Folder | None
-) -> dict[str, Any]:
+    path: Path, completed: FailureReport, folder: Folder | None
+) -> FailureReport:
     """Write a report, or as much of it as there is room for; return what was written."""
     reserve = None if folder is None else folder.path / layout.RESERVE
     try:
@@ -353,20 +339,20 @@ def _opened_record(
             yield folder, remove_record(folder, only_looks=True), end
 
 
-def _is_trusted(report: dict[str, Any], path: Path, end: ProcessEnd) -> bool:
+def _is_trusted(report: FailureReport, path: Path, end: ProcessEnd) -> bool:
     """Tell whether a complete report was written by this plugin, rather than by a test.
 
     This plugin writes it after the end of the session, which the record has, and the watcher and
     the supervisor write it after the end of the process.
     """
-    if report["completeness"] == "running":
+    if report.completeness == "running":
         return False
     if end.contents is None or not end.contents[1] or layout.has_ended(end.contents[0]):
         return True
     if len(end.contents[0]) < layout.PAGE:  # a test has truncated or removed it
         return True
     return (
-        report["completeness"] == "reconstructed"
+        report.completeness == "reconstructed"
         and _is_written_after(path, end) is not False
     )
 
@@ -392,7 +378,7 @@ def reconstruct(
     *,
     faults: list[str] | None = None,
     completeness: Completeness = "reconstructed",
-) -> dict[str, Any]:
+) -> FailureReport:
     """Return the report of a run that could not write it, or has not done so yet.
 
     Args:
@@ -493,8 +479,8 @@ def _with_oom_kills(run: reader.RecordedRun, end: ProcessEnd) -> ProcessExit:
 
 
 def _with_section(
-    report: dict[str, Any], place: SectionPlace, redact: Callable[[Any], Any]
-) -> dict[str, Any]:
+    report: FailureReport, place: SectionPlace, redact: Callable[[Any], Any]
+) -> FailureReport:
     """Return a report with what a neighbour has kept of a run, and what that says of its end.
 
     Args:
@@ -525,9 +511,10 @@ def _with_section(
             problem = lines[-1] if lines else f"exit status {done.returncode}"
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         problem = f"{type(error).__name__}: {error}"
-    report = {**report, place.name: build.fit_benches(redact(section["rows"]))}
+    fields: dict[str, Any] = {place.name: build.fit_benches(redact(section["rows"]))}
+    report = replace(report, **fields)
     if problem:
-        _add_faults(report, [f"the benches could not be read: {problem}"])
+        report = _add_faults(report, [f"the benches could not be read: {problem}"])
     quoted = [Evidence(source=place.name, detail=text) for text in section["evidence"]]
     return amend(report, Amendment(evidence=tuple(quoted), nodeid=section["nodeid"]))
 
@@ -544,35 +531,25 @@ def write_running(
     write_report(path, reconstruct(run, folder, end, completeness="running"))
 
 
-def is_still_running(path: Path, report: dict[str, Any]) -> bool:
+def is_still_running(path: Path, report: FailureReport) -> bool:
     """Tell whether the process of a `running` report still runs.
 
     Raises:
         ReportError: if the record is missing or can't be parsed.
     """
-    run_id = report["run"]["id"]
+    run_id = report.run.id
     folder = record_folder(path, run_id)
     return is_alive(to_dict(reader.read_record(folder, run_id).header.process))
 
 
-def read_report(path: Path) -> dict[str, Any] | None:
-    """Return the report in a file; `None` if there is no file or it has something else.
-
-    Only the top-level types are checked.
-    """
+def read_report(path: Path) -> FailureReport | None:
+    """Return the report in a file; `None` if there is no file or it has something else."""
     try:
-        content = read_file(path, build.MAX_REPORT_BYTES + 1)
-        report = json.loads(content) if len(content) <= build.MAX_REPORT_BYTES else None
+        text = read_file(path, build.MAX_REPORT_BYTES + 1)
+        content = json.loads(text) if len(text) <= build.MAX_REPORT_BYTES else None
+        return decode_report(content) if isinstance(content, dict) else None
     except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(report, dict) or report.get("completeness") not in _COMPLETENESS:
-        return None
-    if not all(isinstance(report.get(name), kind) for name, kind in _SHAPE.items()):
-        return None
-    run_id, started_at = (report["run"].get(name) for name in ("id", "started_at"))
-    if not isinstance(run_id, str) or not isinstance(started_at, str):
-        return None
-    return report if RUN_ID.fullmatch(run_id) else None
 
 
 def running_watchers() -> list[tuple[int, list[str]]]:

@@ -16,10 +16,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from pytest_failure_taxonomy.redaction.secrets import Secrets
 from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.survive.facts import ProcessEnd
 from pytest_failure_taxonomy.survive.machine import describe_environment
 from pytest_failure_taxonomy.survive.supervisor import CommandEnd
@@ -145,7 +146,7 @@ def report_of_command(
     lost_run_id: str | None,
     absence: Absence | None,
     find_refusal: Callable[[Sequence[RunError]], RunError | None],
-) -> dict[str, Any]:
+) -> FailureReport:
     """Return the report of a command that no plugin has recorded.
 
     If a plugin has begun a run and left nothing, its session did not end: it would have

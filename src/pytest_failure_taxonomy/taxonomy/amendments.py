@@ -11,9 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.causes import (
-    action_of,
-)
+from pytest_failure_taxonomy.taxonomy.causes import action_of
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.judgement import (
     Cause,
@@ -175,17 +173,15 @@ def join_proofs(earlier: Proof | None, proof: Proof) -> Proof:
     return replace(best, commit=next(filter(None, commits), None))
 
 
-def charge_verdict(
-    kind: str, causes: Sequence[tuple[str, ChargedTo | None]]
-) -> ChargedTo | None:
+def charge_verdict(kind: str, causes: Sequence[Cause]) -> ChargedTo | None:
     """Return whom a verdict is charged to: what the first cause of its kind is.
 
     Args:
         kind: of the verdict.
-        causes: the kind of each, at least one, and whom it is charged to.
+        causes: at least one.
     """
-    charges = (charge_to for cause_kind, charge_to in causes if cause_kind == kind)
-    return next(charges, causes[0][1])
+    charges = (cause.charge_to for cause in causes if cause.kind == kind)
+    return next(charges, causes[0].charge_to)
 
 
 def recommend(

@@ -377,21 +377,14 @@ def _cause(
 
 def in_order(causes: Iterable[Cause]) -> tuple[Cause, ...]:
     """Return causes in the order in which they are shown; of equals, the first is the first."""
-    return tuple(
-        sorted(causes, key=lambda cause: place_of_cause(cause.kind, None, cause.count))
-    )
+    return tuple(sorted(causes, key=_place_of_cause))
 
 
-def place_of_cause(kind: str, state: str | None, count: int) -> tuple[bool, int, int]:
-    """Return where a cause stands: what explains others, then what is new, then the biggest.
-
-    Args:
-        kind: its kind.
-        state: what a history says of it; `None` where it says nothing.
-        count: how much of it there is.
-    """
-    explains_others = kind.startswith(_FIRST) or kind.endswith(".stalled")
-    return not explains_others, _STATES.index(state), -count
+def _place_of_cause(cause: Cause) -> tuple[bool, int, int]:
+    """Return where a cause stands: what explains others, then what is new, then the biggest."""
+    explains_others = cause.kind.startswith(_FIRST) or cause.kind.endswith(".stalled")
+    state = cause.history and cause.history.state
+    return not explains_others, _STATES.index(state), -cause.count
 
 
 def join_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
@@ -411,6 +404,8 @@ def join_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
             count=known.count + cause.count,
             unnamed=known.unnamed + cause.unnamed,
             charge_to=one_charge((known.charge_to, cause.charge_to)),
+            history=known.history or cause.history,
+            proof=known.proof or cause.proof,
             **lists,
         )
     return in_order(joined.values())

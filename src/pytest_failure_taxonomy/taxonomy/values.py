@@ -207,12 +207,6 @@ class Pattern(str):
     __slots__ = ()
 
 
-class Key(str):
-    """The key of a field in JSON, where that is no name in Python."""
-
-    __slots__ = ()
-
-
 DATE_TIME: Final = "date-time"
 """Marks a text as a time of the calendar."""
 

@@ -49,8 +49,9 @@ def amend_by(report: dict[str, Any], states: dict[str, Any]) -> None:
     histories = {
         name: CODEC.decode(GroupHistory, state) for name, state in states.items()
     }
-    amendment = amendment_of(decode_report(report), histories, {})
-    report.update(CODEC.encode(amend(report, amendment)))
+    decoded = decode_report(report)
+    amendment = amendment_of(decoded, histories, {})
+    report.update(CODEC.encode(amend(decoded, amendment)))
 
 
 def told(

@@ -13,7 +13,7 @@ from pytest_failure_taxonomy.history import History
 from pytest_failure_taxonomy.history.questions import find_flaky
 from pytest_failure_taxonomy.history.signals import Seen, suspicions_of
 from pytest_failure_taxonomy.prove.rates import Count, make_proof
-from pytest_failure_taxonomy.report.load import amend_value
+from pytest_failure_taxonomy.report.amend import amend
 from pytest_failure_taxonomy.taxonomy.amendments import Amendment
 from tests.helpers.past_runs import a_mixed_report
 
@@ -220,7 +220,7 @@ def test_types_of_flaky_tests_in_a_history(history: History) -> None:
     without = Count(runs=5)
     proof = make_proof("axis.network", "proven", Count(failed=5, runs=5), without)
     (key,) = [cause.key for cause in told.causes if "refused" in cause.what]
-    history.add(amend_value(told, Amendment(proofs={key: proof})))
+    history.add(amend(told, Amendment(proofs={key: proof})))
     row = next(each for each in find_flaky(history) if each.nodeid.endswith("net"))
     assert (row.type, row.status, row.proof) == (
         "axis.network",

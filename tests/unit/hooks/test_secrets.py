@@ -17,6 +17,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
+from tests.helpers.reports import make_context, make_report_value, make_run
 from tests.unit.redaction.samples import random_part
 
 VALUE = random_part("A-Za-z0-9", 24, "searched once")
@@ -65,9 +66,13 @@ def test_a_text_of_a_failure_is_searched_once(searched: list[str], first: str) -
     assert len({*searched}) == len(searched)
     secrets.redact(LOOKS_CLOSER)
     searched.clear()
-    report = {"failures": [{"texts": texts}], "exit": "another text"}
+    report = make_report_value(make_run(), context=make_context(args=tuple(texts)))
+    searched.clear()
     assert Limits(secrets).fit(report) == report
-    assert searched == ["another text"]
+    assert not {*texts} & {*searched}
+    named = replace(report, notes=("another text",))
+    assert Limits(secrets).fit(named) == named
+    assert "another text" in searched
 
 
 def test_secrets_in_what_an_exception_holds() -> None:

@@ -15,7 +15,6 @@ from pytest_failure_taxonomy.faces.terminal import (
     causes_with_tests,
     verdict_lines,
 )
-from pytest_failure_taxonomy.report.amend import amend_report, with_proofs
 from pytest_failure_taxonomy.report.build import NO_PROOF
 from pytest_failure_taxonomy.report.load import decode_report
 from pytest_failure_taxonomy.report.merging import merge_reports
@@ -25,7 +24,14 @@ from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import Location, ProcessExit
 from pytest_failure_taxonomy.taxonomy.judgement import Proof, ProofType
 from pytest_failure_taxonomy.text import AS_REPORTED, ShownPaths
-from tests.helpers.reports import A_PROOF, make_failure, make_report, make_run
+from tests.helpers.reports import (
+    A_PROOF,
+    make_failure,
+    make_report,
+    make_run,
+    with_late_end,
+    with_proofs,
+)
 
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs/reference/proofs.md"
 VICTIM: Final = "tests/test_cart.py::test_total"
@@ -303,7 +309,7 @@ def test_what_is_made_of_a_report_keeps_it() -> None:
         merged = merge_reports(reports)
         assert merged["causes"][0]["proof"] == flaky
     end = ProcessExit(code=139, signal="SIGSEGV", observed=True, source="supervisor")
-    ended = amend_report(with_proofs(first, {key: flaky}), end)
+    ended = with_late_end(with_proofs(first, {key: flaky}), end)
     assert flaky in [cause["proof"] for cause in ended["causes"]]
 
 

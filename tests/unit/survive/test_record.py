@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.hooks.guard import Faults
 from pytest_failure_taxonomy.hooks.progress import Progress
 from pytest_failure_taxonomy.hooks.session import snapshot_of
 from pytest_failure_taxonomy.redaction.secrets import NodeIds, Secrets
+from pytest_failure_taxonomy.report.load import as_json
 from pytest_failure_taxonomy.survive import writer
 from pytest_failure_taxonomy.survive.complete import reconstruct
 from pytest_failure_taxonomy.survive.facts import (
@@ -554,7 +555,7 @@ def test_an_event_of_another_shape_is_refused(
         file.write(json.dumps(line) + "\n")
     refusal = ""
     try:
-        assert_valid_report(reconstruct(read(folder), None, VANISHED))
+        assert_valid_report(as_json(reconstruct(read(folder), None, VANISHED)))
     except ReportError as error:
         refusal = str(error)
     assert "\n" not in refusal

@@ -15,6 +15,7 @@ from pytest_failure_taxonomy.taxonomy.amendments import (
 from pytest_failure_taxonomy.taxonomy.evidence import WorkerEnd
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import GroupHistory, Proof
+from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.reports import make_failure, make_run
 
 
@@ -89,7 +90,12 @@ def test_what_a_retry_does_and_who_is_charged(
 
 def test_a_verdict_is_charged_as_the_first_cause_of_its_kind() -> None:
     """Where no cause has its kind, as the first of all."""
-    causes: list[Any] = [("a", "subject"), ("b", "verifier"), ("b", "environment")]
+    (cause,) = judge(make_run(failures=(make_failure(),))).causes
+    causes = [
+        replace(cause, kind="a", charge_to="subject"),
+        replace(cause, kind="b", charge_to="verifier"),
+        replace(cause, kind="b", charge_to="environment"),
+    ]
     assert charge_verdict("b", causes) == "verifier"
     assert charge_verdict("c", causes) == "subject"
 

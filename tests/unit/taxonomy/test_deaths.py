@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.report.amend import amend_report
 from pytest_failure_taxonomy.taxonomy.deaths import (
     is_used_up,
     judge_command,
@@ -46,6 +45,7 @@ from tests.helpers.reports import (
     make_failure,
     make_report,
     make_run,
+    with_late_end,
 )
 
 SERVER: Final = "thread server, test_it.py:5"
@@ -627,7 +627,7 @@ def test_a_late_limit_overrides_the_stage(
         exit=ProcessExit(code=session_code, source="pytest"),
         counts=Counts(),
     )
-    amended = amend_report(make_report(run), seen)
+    amended = with_late_end(make_report(run), seen)
     assert_valid_report(amended)
     assert {(held["reason"], held["kind"]) for held in amended["reasons"]} == {verdict}
     assert {(cause["reason"], cause["kind"]) for cause in amended["causes"]} == {
@@ -854,8 +854,8 @@ def test_a_finished_session_whose_process_agrees_is_a_success() -> None:
 def test_an_end_that_says_nothing_new_leaves_the_report() -> None:
     """The same exit code, or none at all, changes nothing."""
     report = make_report(make_run())
-    assert amend_report(report, end(0, observed=True)) is report
-    assert amend_report(report, end()) is report
+    assert with_late_end(report, end(0, observed=True)) is report
+    assert with_late_end(report, end()) is report
 
 
 @pytest.mark.parametrize(
@@ -869,7 +869,7 @@ def test_an_end_that_says_nothing_new_leaves_the_report() -> None:
 )
 def test_a_success_is_corrected(seen: ProcessExit, reason: str, kind: str) -> None:
     """A green report of a process that ended otherwise becomes a failure, observed."""
-    report = amend_report(make_report(make_run()), seen)
+    report = with_late_end(make_report(make_run()), seen)
     assert_valid_report(report)
     assert (report["verdict"]["reason"], report["verdict"]["kind"]) == (reason, kind)
     assert report["exit"] == {
@@ -892,7 +892,7 @@ def test_what_was_found_before_stays() -> None:
         exit=ProcessExit(code=1, source="pytest"),
     )
     before = make_report(run)
-    after = amend_report(before, end(139, "SIGSEGV", observed=True))
+    after = with_late_end(before, end(139, "SIGSEGV", observed=True))
     assert_valid_report(after)
     assert after["reasons"][0] == before["reasons"][0]
     assert [held["kind"] for held in after["reasons"]] == [
@@ -936,7 +936,7 @@ def test_what_a_rule_has_said_stays() -> None:
         "marker.max_turns",
         "ours.flaky",
     ]
-    after = amend_report(before, end(139, "SIGSEGV", observed=True))
+    after = with_late_end(before, end(139, "SIGSEGV", observed=True))
     assert after["verdict"]["evidence"] == before["verdict"]["evidence"]
     assert [cause["retryable"] for cause in after["causes"]] == [None, True]
     assert (before["verdict"]["retryable"], after["verdict"]["retryable"]) == (
@@ -948,8 +948,8 @@ def test_what_a_rule_has_said_stays() -> None:
 def test_a_correction_made_twice_is_made_once() -> None:
     """A report that has been corrected by an end is left by the same end."""
     seen = end(139, "SIGSEGV", observed=True)
-    once = amend_report(make_report(make_run()), seen)
-    assert amend_report(once, seen) is once
+    once = with_late_end(make_report(make_run()), seen)
+    assert with_late_end(once, seen) is once
 
 
 # Commands of which no plugin has told.

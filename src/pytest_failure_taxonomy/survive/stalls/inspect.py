@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.redaction.secrets import Secrets
 from pytest_failure_taxonomy.report.build import MAX_TRACEBACK, with_stalls_at_end
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.survive import layout, observed
 from pytest_failure_taxonomy.survive.complete import (
@@ -191,7 +192,7 @@ class StallInspection:
                 return
             observed.write_observed(folder, encoded)
             report = self._own_report() if writes_report else None
-            if report is not None and report["completeness"] == "running":
+            if report is not None and report.completeness == "running":
                 write_running(self._report, self._run, folder, seen)
 
     def _add_to_report(self, seen: Observed) -> None:
@@ -211,10 +212,10 @@ class StallInspection:
                     write_report(self._report, with_stalls_at_end(report, at_end))
         lock.release()
 
-    def _own_report(self) -> dict[str, Any] | None:
+    def _own_report(self) -> FailureReport | None:
         """Return the report of this run as it is now, unless something else is in its place."""
         report = read_report(self._report)
-        if report is None or report["run"]["id"] != self._run.header.run_id:
+        if report is None or report.run.id != self._run.header.run_id:
             return None
         return report
 
