@@ -101,7 +101,8 @@ def failure(nodeid: str = A, **more: Any) -> TestFailure:
 
 def stall(what: Any = "test", **more: Any) -> SeenStall:
     """Return something that was stalled for 5 s when it was looked at, at 10 s."""
-    details = {"state": "blocked", "seconds": 5.0, "where": None, "stack": None}
+    details: dict[str, Any] = {"state": "blocked", "seconds": 5.0}
+    details |= {"where": None, "stack": None}
     details |= {name: more.pop(name) for name in ("is_ended", "location") & more.keys()}
     more = {"began_ns": 5 * SECOND, "seen_ns": 10 * SECOND, **more}
     return SeenStall(what=what, stall=Stall(**details), **more)

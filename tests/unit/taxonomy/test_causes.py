@@ -12,6 +12,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
     CollectionFailure,
     Counts,
+    Fact,
     Interruption,
     Location,
     OriginPlace,
@@ -678,3 +679,89 @@ def test_an_error_without_blanks_takes_no_time() -> None:
     assert cause.what.endswith(
         ": tests/conftest.py can't be imported (app/models.py:3)"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("order", "the same elements in another order: "),
+        ("dates", "two dates or times at most a day apart: "),
+        ("something later", ""),
+    ],
+)
+def test_what_may_come_and_go_is_said_of_an_assertion(text: str, words: str) -> None:
+    """Its sides differ in that alone, so nobody knows what a retry does."""
+    differs = raised(facts=(Fact(name="differs_in", text=text),))
+    [cause] = judged(failed(exception=differs)).causes
+    assert cause.what.startswith(f"{words}assert 1 == 2")
+    assert cause.retryable is (None if words else False)
+
+
+@pytest.mark.parametrize(
+    ("module", "causes"),
+    [
+        ("_pytest.recwarn", 2),
+        ("_pytest.raises", 2),
+        ("_pytest.python_api", 2),
+        ("_pytest.doctest", 2),
+        ("_pytest.fixtures", 1),
+    ],
+)
+def test_what_a_test_asked_pytest_to_check_is_of_that_test(
+    module: str, causes: int
+) -> None:
+    """Two tests fail for two reasons there; what else pytest refuses has one."""
+    failures = []
+    for number, name in enumerate(("test_x", "test_y")):
+        exception = RaisedException(
+            type="Failed",
+            module="_pytest.outcomes",
+            message="DID NOT",
+            raised_in=module,
+            raising_function=f"{module}.check",
+            origin=OriginPlace(path="test_mix.py", function=name, text=f"f{name}()"),
+        )
+        failures.append(failed(name, exception, line=9 + number))
+    assert len(judged(*failures).causes) == causes
+
+
+def test_causes_of_several_runs_are_joined_by_their_keys() -> None:
+    """Counts are added up, names stand once, and a retry has to help in each run."""
+    first, second = (
+        cause_of(failed("test_x"), failed("test_y")),
+        cause_of(failed("test_y"), failed("test_z")),
+    )
+    other = replace(first, key="0" * 16, count=9)
+    first = replace(first, retryable=True, unnamed=1, files=("a.py",), count=2)
+    second = replace(
+        second, key=first.key, retryable=None, unnamed=2, files=("b.py",), count=2
+    )
+    big, joined = causes_module.join_causes((first, other, second))
+    assert big == other
+    names = tuple(f"test_mix.py::test_{name}" for name in "xyz")
+    assert (joined.key, joined.what) == (first.key, first.what)
+    assert (joined.tests, joined.nodeids) == (names, names)
+    assert (joined.files, joined.count, joined.unnamed) == (("a.py", "b.py"), 4, 3)
+    assert joined.retryable is None
+
+
+def cause_of(*failures: TestFailure) -> Cause:
+    """Return the only cause of failures."""
+    [cause] = judged(*failures).causes
+    return cause
+
+
+@pytest.mark.parametrize(
+    ("answers", "helps"),
+    [
+        ((True, True), True),
+        ((True, None), None),
+        ((True, False, None), False),
+        ((), None),
+    ],
+)
+def test_a_retry_helps_if_it_helps_all(
+    answers: tuple[bool | None, ...], helps: bool | None
+) -> None:
+    """One that stays is enough for none, and one that is unknown for not known."""
+    assert causes_module.whether_retry_helps(answers) is helps

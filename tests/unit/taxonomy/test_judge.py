@@ -32,6 +32,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunEvidence,
     SeenMarker,
     TestFailure,
+    Unrecorded,
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
@@ -1904,3 +1905,117 @@ def test_ctrl_c_of_a_command_is_an_interruption_in_each_stage(stage: Stage) -> N
         )
         assert verdict_of(judgement) == ("INTERRUPTED", "interrupt.keyboard")
         assert judgement.exit_reason is FailureReason.INTERRUPTED
+
+
+# Which reason leads, and what it shows
+
+
+@pytest.mark.parametrize(
+    ("failures", "kind"),
+    [
+        pytest.param([failed(A, attributed=SAID)], "sandbox.docker", id="alone"),
+        pytest.param(
+            [failed(A, attributed=SAID), failed(B)], "test.failed", id="a half"
+        ),
+        pytest.param(
+            [failed(A, attributed=SAID), failed(B, attributed=SAID), failed("t.py::c")],
+            "sandbox.docker",
+            id="more than a half",
+        ),
+        pytest.param(
+            [crashed(A, attributed=SAID), failed(B), failed("t.py::c")],
+            "sandbox.docker",
+            id="a test that crashed",
+        ),
+        pytest.param(
+            [timed_out(A), failed(B), failed("t.py::c")],
+            "test.timeout",
+            id="a reason of the test's own",
+        ),
+    ],
+)
+def test_a_service_that_failed_few_tests_does_not_lead(
+    failures: list[TestFailure], kind: str
+) -> None:
+    """At most half of the failed tests are not what the run failed of; a crash is."""
+    verdict = judge(ended(1, failures=tuple(failures))).verdict
+    assert verdict is not None
+    assert verdict.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("stage", "kind"),
+    [
+        (Stage.SETUP, "stage.setup_timeout"),
+        (Stage.GIT_CLONE, "stage.timeout"),
+        (Stage.FINAL_TEST, "process.timeout"),
+    ],
+)
+def test_what_threads_did_at_the_time_limit_is_evidence(
+    stage: Stage, kind: str
+) -> None:
+    """Whichever name the limit has in the stage; other verdicts have no use for it."""
+    end = ProcessExit(
+        code=None, source="supervisor", enforced_limit_seconds=9.0, stacks="in wait"
+    )
+    stacks = Evidence(source="stacks at SIGTERM", detail="in wait")
+    verdict = judge(RunEvidence(exit=end, stage=stage, finished=False)).verdict
+    assert verdict is not None
+    assert verdict.kind == kind
+    assert verdict.evidence[-1] == stacks
+    code = replace(end, code=1, enforced_limit_seconds=None)
+    other = judge(RunEvidence(exit=code, failures=(failed(),))).verdict
+    assert other is not None
+    assert stacks not in other.evidence
+
+
+@pytest.mark.parametrize(
+    ("lacking", "kind"),
+    [
+        ({"failures": 2}, "test.failed"),
+        ({"collection_failures": 2}, "collection.error"),
+        ({"errors": 2}, "internal.error"),
+        ({"interruptions": 2}, "interrupt.stopped"),
+    ],
+)
+def test_what_was_only_counted_is_likely(lacking: dict[str, int], kind: str) -> None:
+    """It could be of another reason, and what a retry does for it nobody knows."""
+    judgement = judge(ended(1, unrecorded=Unrecorded(**lacking)))
+    assert [(each.kind, each.count) for each in judgement.reasons] == [(kind, 2)]
+    verdict = judgement.verdict
+    assert verdict is not None
+    assert (verdict.confidence, verdict.retryable is True) == ("likely", False)
+    detail = "2 counted, but what happened could not be written down"
+    assert verdict.evidence == (Evidence(source="record", detail=detail),)
+
+
+def test_findings_of_one_test_count_once() -> None:
+    """A test that failed in two ways is one; evidence names it, up to a number of them."""
+    twice = (failed(A), failed(A, message="again"))
+    judgement = judge(ended(1, failures=twice))
+    assert held(judgement) == [("TESTS_FAILED", "test.failed", 1)]
+    many = [failed(f"t.py::t{number}") for number in range(MAX_EVIDENCE + 1)]
+    verdict = judge(ended(1, failures=tuple(many))).verdict
+    assert verdict is not None
+    details = [evidence.detail for evidence in verdict.evidence]
+    assert details == [
+        f"t.py::t{number}: call failed: assert 0" for number in range(MAX_EVIDENCE)
+    ]
+
+
+PASSED_ON: Final = "<WorkerController gw0> received keyboard-interrupt"
+
+
+def test_pytest_exit_in_a_worker_is_no_ctrl_c() -> None:
+    """The words of xdist are those of Ctrl+C; the exit explains the test that it ended."""
+    left = WorkerEnd(id="gw0", tests=1, ending="exited", crashed_on=A)
+    stops = (stop("Exit", "enough"), stop("Interrupted", PASSED_ON))
+    run = ended(2, failures=(crashed(A),), workers=(left,), interruptions=stops)
+    judgement = judge(run)
+    assert held(judgement) == [("INTERRUPTED", "interrupt.exit", 1)]
+    [cause] = judgement.causes
+    assert cause.fingerprints == (judgement.failures[0].fingerprint,)
+    beside = (*stops, stop("KeyboardInterrupt"))
+    judgement = judge(replace(run, interruptions=beside))
+    explained = [cause.fingerprints for cause in judgement.causes]
+    assert explained == [(judgement.failures[0].fingerprint,), ()]
