@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.benchmarks.mutation import choose_tests, find_mutants, sample_mutants
+from tests.benchmarks.mutation import (
+    PACKAGE,
+    SOURCES,
+    UNIT_TESTS,
+    choose_tests,
+    find_mutants,
+    sample_mutants,
+)
 
 MISTAKES: Final = {
     "if a == b < c: pass": {"(a != b < c)"},
@@ -61,10 +69,19 @@ def test_a_seed_chooses_the_same_mutants() -> None:
     assert sample_mutants(mutants, 200, seed=0) == mutants
 
 
-def test_the_tests_of_a_module_come_first() -> None:
-    """Its room's unit tests are run, and a room without any is an error."""
-    first, *_, room = choose_tests("taxonomy/judge.py")
+def test_the_tests_of_a_module_are_chosen() -> None:
+    """They are named, or those of its room; a room without any is an error."""
+    first, *_ = choose_tests("taxonomy/judge.py")
     assert first.endswith("tests/unit/taxonomy/test_judge.py")
+    first, *_, room = choose_tests("taxonomy/values.py")
+    assert first.endswith("tests/unit/taxonomy/test_values.py")
     assert room.endswith("tests/unit/taxonomy")
     with pytest.raises(SystemExit, match="name tests by --tests"):
         choose_tests("plugin.py")
+
+
+@pytest.mark.parametrize("module", UNIT_TESTS)
+def test_modules_and_their_tests_exist(module: str) -> None:
+    """A test that was moved is no longer run, so the table has to follow."""
+    paths = [SOURCES / PACKAGE / module, *map(Path, choose_tests(module))]
+    assert [path for path in paths if not path.is_file()] == []
