@@ -765,3 +765,11 @@ def test_a_retry_helps_if_it_helps_all(
 ) -> None:
     """One that stays is enough for none, and one that is unknown for not known."""
     assert causes_module.whether_retry_helps(answers) is helps
+
+
+def test_several_endings_without_a_test_have_no_place() -> None:
+    """Their sentence ends with their number."""
+    workers = [WorkerEnd(id=name, tests=1, ending="died") for name in ("gw0", "gw1")]
+    exit_1 = ProcessExit(code=1, source="pytest")
+    [cause] = judge(RunEvidence(exit=exit_1, workers=tuple(workers))).causes
+    assert (cause.count, cause.what) == (2, "2 xdist workers died")
