@@ -502,12 +502,15 @@ def complete_report_in(folder: Path) -> dict[str, Any] | None:
     return as_json(report) if report is not None and is_complete else None
 
 
-def test_a_later_runs_report_is_left_alone(dead: Dead) -> None:
-    """What another run has written after the end of the first one's process is that run's."""
+@pytest.mark.breaks_reports
+@pytest.mark.parametrize("version", ["1.3", "9.0"])
+def test_a_later_runs_report_is_left_alone(dead: Dead, version: str) -> None:
+    """Its run has written it after the end of the first one's process, in any version."""
     ended_ns = time.monotonic_ns()
     time.sleep(0.05)
     later = dead.read()
     later["run"]["id"] = "f" * 32
+    later["schema_version"] = version
     dead.report.write_text(json.dumps(later))
     os.replace(dead.report, dead.folder / "moved")
     os.replace(dead.folder / "moved", dead.report)
@@ -515,7 +518,7 @@ def test_a_later_runs_report_is_left_alone(dead: Dead) -> None:
         exit=ProcessExit(code=3, source="watcher", observed=True), ended_ns=ended_ns
     )
     assert complete_run(dead.report, dead.run_id, end) is None
-    assert dead.read() == later
+    assert json.loads(dead.report.read_bytes()) == later
     assert dead.record.is_dir()
 
 

@@ -36,6 +36,7 @@ from pytest_failure_taxonomy.survive.facts import (
     stalled_activities,
 )
 from pytest_failure_taxonomy.survive.folder import (
+    RUN_ID,
     record_folder,
     remove_record,
     why_it_stays,
@@ -147,7 +148,8 @@ def complete_run(
     """
     with _opened_record(record_folder(path, run_id), end) as (folder, kept, end):
         current = read_report(path)
-        if current is not None and current.run.id != run_id:
+        writer_id = _run_id_in(path) if current is None else current.run.id
+        if writer_id not in (None, run_id):
             # A later run writes its report after the end of this run's process, or, in the same
             # process, of its session; before that, a test has forged one.
             has_finished = end.contents is not None and layout.has_ended(
@@ -550,6 +552,18 @@ def read_report(path: Path) -> FailureReport | None:
         return decode_report(content) if isinstance(content, dict) else None
     except (OSError, ValueError, RecursionError):
         return None
+
+
+def _run_id_in(path: Path) -> str | None:
+    """Return the run that a file names which is no report that this version reads.
+
+    A later version may have written it, in a later run.
+    """
+    with suppress(OSError, ValueError, RecursionError, LookupError, TypeError):
+        run_id = json.loads(read_file(path, build.MAX_REPORT_BYTES))["run"]["id"]
+        if RUN_ID.fullmatch(run_id):
+            return str(run_id)
+    return None
 
 
 def running_watchers() -> list[tuple[int, list[str]]]:
