@@ -2019,3 +2019,106 @@ def test_pytest_exit_in_a_worker_is_no_ctrl_c() -> None:
     judgement = judge(replace(run, interruptions=beside))
     explained = [cause.fingerprints for cause in judgement.causes]
     assert explained == [(judgement.failures[0].fingerprint,), ()]
+
+
+@pytest.mark.parametrize("code", [5, 6])
+def test_a_run_of_tests_has_more_to_say_than_none_collected(code: int) -> None:
+    """Exit code 5 of a run that collected tests is somebody else's; 6 is of warnings."""
+    kinds = {5: "exit_status.changed", 6: "warnings.exceeded"}
+    judgement = judge(ended(code, counts=Counts(collected=1, passed=1)))
+    assert [each.kind for each in judgement.reasons] == [kinds[code]]
+
+
+@pytest.mark.parametrize(("code", "is_told"), [(0, True), (1, False)])
+def test_a_refusal_explains_a_pytest_that_left_with_0(
+    code: int, *, is_told: bool
+) -> None:
+    """What stops pytest before its plugins can end it with 0; another code has others."""
+    refusal = RunError(origin="usage", message="no such option")
+    run = ended(code, finished=False, early_refusal=refusal)
+    kinds = [reason.kind for reason in judge(run).reasons]
+    assert kinds == ["usage.error"] * is_told + ["process.exited"]
+
+
+@pytest.mark.parametrize(
+    ("known", "kind", "details"),
+    [
+        pytest.param(
+            {"counts": Counts(skipped=2)},
+            "tests.none_collected",
+            ["0 tests collected, 2 skipped"],
+            id="all skipped",
+        ),
+        pytest.param(
+            {"nothing_ran": "no files"},
+            "tests.none_collected",
+            ["0 tests collected, no files"],
+            id="nothing there",
+        ),
+        pytest.param(
+            {"counts": Counts(deselected=3)},
+            "tests.all_deselected",
+            ["3 deselected, 0 left"],
+            id="all deselected",
+        ),
+    ],
+)
+def test_why_nothing_was_run(
+    known: dict[str, Any], kind: str, details: list[str]
+) -> None:
+    """Exit code 5 says that no test was run, and the counts say why."""
+    verdict = judge(ended(5, **known)).verdict
+    assert verdict is not None
+    assert verdict.kind == kind
+    assert [evidence.detail for evidence in verdict.evidence] == details
+
+
+@pytest.mark.parametrize(
+    ("known", "kind"),
+    [
+        pytest.param({"coverage": "79 % < 80 %"}, "coverage.failed", id="coverage"),
+        pytest.param({"gate": "0.7 < 0.8"}, "bench.gate", id="gate"),
+        pytest.param({"coverage": "79 %", "gate": "0.7"}, "bench.gate", id="both"),
+        pytest.param({"should_fail": "enough"}, "exit_status.changed", id="other"),
+    ],
+)
+def test_who_has_made_the_exit_code_is_the_verdict(
+    known: dict[str, str], kind: str
+) -> None:
+    """Where no test failed it is named, in its own words; a bench comes before coverage."""
+    verdict = judge(ended(1, **known)).verdict
+    assert verdict is not None
+    assert verdict.kind == kind
+    assert verdict.evidence[0].detail == [*known.values()][-1]
+
+
+@pytest.mark.parametrize("has_error", [True, False])
+def test_a_log_whose_exit_code_nobody_knows(*, has_error: bool) -> None:
+    """Its line of an error is the verdict; without one there is none."""
+    line = OutputLine(4, "  error: it broke ")
+    output = Output(by_subject={}, error=line if has_error else None)
+    run = RunEvidence(
+        exit=ProcessExit(code=None, source="log"), recorded=False, output=output
+    )
+    verdict = judge(run).verdict
+    if not has_error:
+        assert verdict is None
+        return
+    assert verdict is not None
+    assert (verdict.kind, verdict.confidence) == ("command.failed", "likely")
+    assert verdict.evidence[0].detail == "error: it broke"
+
+
+@pytest.mark.parametrize(("code", "tests"), [(0, []), (1, [(3, "x")]), (124, [])])
+def test_tests_that_failed_under_another_runner(
+    code: int, tests: list[tuple[int, str]]
+) -> None:
+    """They are told where the command failed of them: not of nothing, nor of its limit."""
+    output = Output(by_subject={}, failed_tests=3, test_names=("x",))
+    exit_of_it = ProcessExit(code=code, source="log")
+    seen: dict[str, Any] = {"recorded": False, "is_pytest": False, "output": output}
+    reasons = judge(RunEvidence(exit=exit_of_it, **seen)).reasons
+    failed_tests = [reason for reason in reasons if reason.kind == "test.failed"]
+    assert [
+        (reason.count, reason.findings[0].nodeid) for reason in failed_tests
+    ] == tests
