@@ -33,6 +33,9 @@ settings.load_profile("steady")
 collect_ignore = ["benchmarks/accuracy/live"]
 """Projects that fail on purpose."""
 
+# tox sets a seed, which the runs that tests start would report as theirs.
+os.environ.pop("PYTHONHASHSEED", None)
+
 _HERE: Final = Path(__file__).parent
 _ROOT: Final = _HERE.parent
 _SLOW_FOLDERS: Final = ("attacks", "e2e")
