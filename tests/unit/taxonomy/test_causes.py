@@ -14,6 +14,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     Fact,
     Interruption,
+    LinkedException,
     Location,
     OriginPlace,
     ProcessExit,
@@ -773,3 +774,86 @@ def test_several_endings_without_a_test_have_no_place() -> None:
     exit_1 = ProcessExit(code=1, source="pytest")
     [cause] = judge(RunEvidence(exit=exit_1, workers=tuple(workers))).causes
     assert (cause.count, cause.what) == (2, "2 xdist workers died")
+
+
+@pytest.mark.parametrize(
+    ("function", "where"),
+    [
+        ("load", "load (conf/plug.py:3)"),
+        ("<module>", "conf/plug.py:3"),
+        ("", "conf/plug.py:3"),
+    ],
+)
+def test_an_error_in_a_hook_names_the_users_function(
+    recognised: dict[str, Diagnosis], function: str, where: str
+) -> None:
+    """At the top of a module there is no function to name."""
+    recognised["KeyError"] = Diagnosis(key="x", what="x is not set")
+    origin = OriginPlace(path="conf/plug.py", function=function)
+    error = RunError(
+        origin="internal",
+        message="KeyError: 'x' (conf/plug.py:3, in hook)",
+        exception=raised("KeyError", "x", origin=origin),
+    )
+    [cause] = judged(code=3, errors=(error,)).causes
+    assert cause.what == f"x is not set: {where}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "bases", "words"),
+    [
+        ("ExceptionGroup", ("builtins.BaseExceptionGroup",), "ValueError: bad leaf"),
+        ("RuntimeError", ("builtins.RuntimeError",), "RuntimeError: 2 failed"),
+    ],
+)
+def test_a_group_says_what_its_first_exception_says(
+    kind: str, bases: tuple[str, ...], words: str
+) -> None:
+    """An exception that another one caused speaks for itself."""
+    leaf = LinkedException(
+        bases=("builtins.ValueError",), message="bad leaf", is_cause=True
+    )
+    exception = raised(kind, "2 failed", bases=bases, chain=(leaf,))
+    [cause] = judged(failed(exception=exception)).causes
+    assert cause.what.startswith(words)
+
+
+def test_two_tests_that_hang_at_one_place_may_hang_again() -> None:
+    """That is a loop without an end, perhaps; at two places each may have been slow."""
+
+    def hung(name: str, line: int) -> TestFailure:
+        frame = replace(OWN, owner="project", path="engine.py", line=line)
+        exception = RaisedException(
+            type="Failed",
+            module="_pytest.outcomes",
+            message="Timeout (>1.0s) from pytest-timeout.",
+            raised_in="pytest_timeout",
+            frame=frame,
+        )
+        return failed(name, exception)
+
+    one_place = judged(hung("test_x", 3), hung("test_y", 3)).verdict
+    two_places = judged(hung("test_x", 3), hung("test_y", 4)).verdict
+    assert one_place is not None
+    assert two_places is not None
+    assert (one_place.retryable, two_places.retryable) == (None, True)
+
+
+def test_the_line_that_pytest_shows_in_the_users_file_is_the_place() -> None:
+    """Another line of the user's that is further in does not replace it."""
+    frame = replace(OWN, path="test_mix.py", line=5)
+    [cause] = judged(failed(exception=raised(frame=frame), line=9)).causes
+    assert cause.what.endswith("test_x (test_mix.py:9)")
+
+
+def test_files_of_one_cause_do_not_say_who_imported_it_first() -> None:
+    """The brackets of the place stay closed."""
+    place = Location(path="settings.py", line=2)
+    files = tuple(
+        replace(uncollected(name, raised("ValueError", "bad")), location=place)
+        for name in ("a.py", "b.py")
+    )
+    [cause] = judged(code=2, collection_failures=files).causes
+    assert cause.what == (
+        "ValueError: bad (settings.py:2): 2 test files can't be imported"
+    )
