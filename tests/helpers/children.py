@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ import pytest
 # Loaded before any `pytester` remembers which modules there are: it removes later ones, which our
 # plugin would take for a test that hides them.
 import pytest_failure_taxonomy.hooks.lifecycle
+import pytest_failure_taxonomy.hooks.start
 
 # `pytester` forgets what a test imports. This module knows the watcher of the run before in this
 # process, and ends it: hundreds of them would look at the process until the suite is over.
@@ -26,6 +28,9 @@ import pytest_failure_taxonomy.survive.start_watcher  # noqa: F401
 from tests.helpers.portability import pretended_system
 from tests.helpers.reports import read_report
 from tests.helpers.warm_pytest import warm_server
+
+with suppress(ImportError):  # Windows has none
+    import resource  # noqa: F401 - for the same reason
 
 REPORT: Final = "failure-report.json"
 SWITCH: Final = "--failure-taxonomy"
