@@ -189,9 +189,9 @@ def run_inside(
         for name, value in environment.items():
             patch.setenv(name, value)
         # Our modules are those of the test process: its other tests patch what they use.
-        patch.setattr(
-            "pytest_failure_taxonomy.hooks.lifecycle.isolate_package", lambda: None
-        )
+        for module in ("lifecycle", "start"):
+            name = f"pytest_failure_taxonomy.hooks.{module}.isolate_package"
+            patch.setattr(name, lambda: None)
         arguments = command[command.index("pytest") + 1 :]
         result = pytester.runpytest_inprocess(*arguments, no_reraise_ctrlc=True)
     return ChildRun(
