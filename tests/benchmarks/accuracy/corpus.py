@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import LogError
 from pytest_failure_taxonomy.logs.log_answer import classify_log
+from pytest_failure_taxonomy.taxonomy.judgement import Stage
 
 Found = list[tuple[str, str]]
 """What is counted, each with its details; a miss has some, and is printed by the log's name."""
@@ -26,10 +27,14 @@ def is_of_half(content: bytes, half: int | None) -> bool:
     return half is None or hashlib.sha256(content).digest()[0] >> 7 == half
 
 
-def answer_of(content: bytes) -> dict[str, Any] | None:
+def answer_of(
+    content: bytes, *, stage: Stage = Stage.FINAL_TEST, exit_code: int | None = None
+) -> dict[str, Any] | None:
     """Return what `classify` says of a log, `None` if it says nothing."""
     try:
-        return classify_log(iter([content]), name="log")
+        return classify_log(
+            iter([content]), name="log", stage=stage, exit_code=exit_code
+        )
     except LogError:
         return None
 
