@@ -65,21 +65,50 @@ _NIGHTLY: Final = (
     "attacks/test_surroundings.py",
     "attacks/test_truncation.py",
     "contract/test_bench_pages.py",
+    "contract/test_newer_pythons.py",
     "contract/test_run_pages.py",
     "contract/test_suite.py",
     "e2e/test_bench_page.py",
     "e2e/test_convert_harnesses.py",
     "e2e/test_example_harness.py",
+    "e2e/test_html_in_a_browser.py",
     "e2e/test_other_systems.py",
     "plugin/bench_cases/test_adversarial_rubrics.py",
     "plugin/bench_cases/test_dask.py",
     "plugin/bench_cases/test_datasets.py",
+    "plugin/bench_cases/test_live_line.py",
     "plugin/bench_cases/test_misbehaviour.py",
+    "plugin/bench_cases/test_resume.py::test_a_run_that_is_still_alive_is_not_continued",
     "plugin/bench_cases/test_systems_elsewhere.py",
     "plugin/test_known_fixtures.py",
+    "plugin/test_left_behind.py",
+    "plugin/test_options.py::test_every_ini_value_takes_types_of_toml",
+    "plugin/test_past_runs.py::test_a_death_is_known_by_its_verdict",
+    "plugin/test_prove.py::test_ctrl_c_leaves_what_is_known_and_resume_goes_on",
     "plugin/test_prove_axes.py",
+    "plugin/test_prove_commit.py",
+    "plugin/test_redaction.py::test_a_huge_text_is_cut_before_it_is_searched",
+    "plugin/test_reproduce.py",
+    "plugin/test_same_on_workers.py",
+    "unit/bench/test_bounds.py::test_a_lower_score_never_raises_the_bound",
+    "unit/bench/test_bounds.py::test_one_more_failure_never_raises_the_bound",
+    "unit/bench/test_calls.py::test_who_keeps_the_gil_pays_for_it",
+    "unit/bench/test_comparing.py::test_one_more_failure_never_lets_a_gate_pass",
+    "unit/bench/test_difference_intervals.py",
+    "unit/bench/test_planning.py::test_a_loss_of_drawn_pairs_is_found",
+    "unit/bench/test_planning.py::test_a_planned_number_of_drawn_cases_passes",
+    "unit/bench/test_runner.py::test_ten_thousand_cases_keep_to_the_concurrency",
+    "unit/history/test_signals.py::test_types_of_flaky_tests_in_a_history",
+    "unit/history/test_store.py::test_a_full_disk_loses_no_earlier_run",
+    "unit/history/test_store.py::test_a_server_that_goes_away_is_told",
+    "unit/prove/test_state.py::test_each_part_is_found_said_and_put_back",
+    "unit/report/test_agent.py::test_no_report_makes_it_longer",
+    "unit/report/test_ci_faces.py::test_no_text_calls_anybody_in_an_issue",
+    "unit/report/test_ci_faces.py::test_no_text_is_markdown_or_html",
+    "unit/report/test_ctrf.py::test_the_published_validator_agrees",
+    "unit/report/test_ctrf.py::test_the_published_validator_refuses",
 )
-"""Files whose tests are all `nightly`."""
+"""Files and functions whose tests are all `nightly`."""
 _LOWEST: Final = (
     "plugin/test_counts.py",
     "plugin/test_endings",
@@ -88,15 +117,18 @@ _LOWEST: Final = (
     "plugin/test_subtests.py",
     "unit/bench/load/",
     "unit/bench/plugin/",
-    "unit/history/",
+    "unit/history/test_proofs.py",
+    "unit/history/test_recording.py",
     "unit/hooks/",
-    "unit/report/test_html.py",
-    "unit/report/test_model.py",
     "unit/rules/",
-    "unit/test_option_files.py",
-    "unit/test_user_patterns.py",
 )
 """What the paths of files begin with whose quick tests are all `lowest`."""
+_LOWEST_ON_WORKERS: Final = (
+    "plugin/test_endings_xdist.py",
+    "plugin/test_mismatch.py",
+    "plugin/test_subtests.py",
+)
+"""Files whose tests on xdist's workers are `lowest`, too."""
 
 BREAKS_REPORTS: Final = "breaks_reports"
 """The pytest mark of a test that leaves a report which it has broken itself."""
@@ -260,9 +292,8 @@ def _mark_items(items: Sequence[pytest.Item]) -> None:
         file = path.relative_to(_HERE)
         group = next((name for name in _TOGETHER if file.is_relative_to(name)), None)
         is_slow = file.is_relative_to(_BENCH_CASES) or file.parts[0] in _SLOW_FOLDERS
-        depends = file.parts[0] == "plugin" and not file.is_relative_to(_BENCH_CASES)
-        is_lowest = file.as_posix().startswith(_LOWEST)
-        is_nightly = file.as_posix() in _NIGHTLY
+        name_of_file = file.as_posix()
+        is_lowest = name_of_file.startswith(_LOWEST)
         for item in tests:
             if by_group and group is not None:
                 item.add_marker(pytest.mark.xdist_group(group))
@@ -273,9 +304,12 @@ def _mark_items(items: Sequence[pytest.Item]) -> None:
             if is_slow or on_workers:
                 item.add_marker("slow")
             is_quick = item.get_closest_marker("slow") is None
-            if (is_lowest and is_quick) or (depends and on_workers):
+            if on_workers:
+                is_quick = name_of_file in _LOWEST_ON_WORKERS
+            if is_lowest and is_quick:
                 item.add_marker("lowest")
-            if is_nightly:
+            function = item.name.partition("[")[0]
+            if not {name_of_file, f"{name_of_file}::{function}"}.isdisjoint(_NIGHTLY):
                 item.add_marker("nightly")
             for mark in item.iter_markers():
                 if absent.get(mark.name):
