@@ -837,7 +837,7 @@ def test_a_report_is_written_beside_nothing_of_others(
     old = tmp_path / f".{REPORT}.{os.getpid()}.tmp"
     old.symlink_to(loot / "thesis.txt")
     report.symlink_to(loot / "thesis.txt")
-    write_report(report, {"verdict": None})
+    write_report(report, make_report_value())
     assert not report.is_symlink()
     assert old.is_symlink()
     assert contents(loot)["thesis.txt"] == "thesis.txt"
@@ -869,7 +869,7 @@ def test_a_reserve_of_another_hand_is_not_written_into(
     monkeypatch.setattr(files, "write_new", refuse)
     before = contents(loot)
     with pytest.raises(OSError, match="No space left"):
-        write_report(tmp_path / REPORT, {"verdict": None}, record / RESERVE)
+        write_report(tmp_path / REPORT, make_report_value(), record / RESERVE)
     assert contents(loot) == before
 
 
@@ -901,7 +901,7 @@ def test_without_descriptors_of_folders(
     monkeypatch.setattr(files, "_HAS_DESCRIPTORS", False)
     record = DiskRecord(tmp_path / "record")
     os.close(record.open_file(RESERVE, os.O_WRONLY, RESERVE_BYTES))
-    write_report(tmp_path / REPORT, {"verdict": None}, record.folder / RESERVE)
+    write_report(tmp_path / REPORT, make_report_value(), record.folder / RESERVE)
     (record.folder / "mine").write_text("mine")
     stays = record.remove()
     assert stays is not None

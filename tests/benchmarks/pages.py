@@ -13,6 +13,7 @@ from statistics import median
 from typing import Final
 
 from pytest_failure_taxonomy.faces.html import render
+from pytest_failure_taxonomy.report.load import decode_report
 from tests.helpers.chromium import started_browser
 from tests.helpers.page_scenes import many
 
@@ -50,7 +51,7 @@ def main() -> None:
     times = int(sys.argv[1]) if len(sys.argv) > 1 else TIMES
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.html"
-        path.write_text(render(many()), "utf-8")
+        path.write_text(render(decode_report(many())), "utf-8")
         print(f"{path.stat().st_size / 1e6:.1f} MB")  # noqa: T201 - the answer
         for name, found in zip(("opens", "filters"), measure(path, times), strict=True):
             print(  # noqa: T201 - the answer

@@ -20,8 +20,7 @@ from pytest_failure_taxonomy.history.tasks import (
     status_words,
     unmerged,
 )
-from pytest_failure_taxonomy.report.load import decode_report
-from tests.helpers.reports import make_failure, make_report, make_run
+from tests.helpers.reports import make_failure, make_report_value, make_run
 
 OPEN = """
 import sys
@@ -193,7 +192,7 @@ def test_a_task_that_is_taken_up_again_has_no_reason(tmp_path: Path) -> None:
 def test_a_report_says_why_a_task_failed(tmp_path: Path) -> None:
     """Where there is no log, the verdict of its run does."""
     with open_history(tmp_path / "t.db") as history:
-        report = decode_report(make_report(make_run(failures=(make_failure(),))))
+        report = make_report_value(make_run(failures=(make_failure(),)))
         assert record_task(history, "t1", "failed", report=report) == "TESTS_FAILED"
         assert record_task(history, "t2", "failed") == "UNKNOWN"
 

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from pytest_failure_taxonomy.faces.html import render
+from pytest_failure_taxonomy.report.load import decode_report
 from tests.helpers.children import run_pytest
 from tests.helpers.chromium import Browser, started_browser
 from tests.helpers.page_scenes import SCENES
@@ -44,7 +45,7 @@ def take_for_docs() -> None:
         ]
         reports.append((_report_of_the_readme(Path(folder)), "mixed", "light", 1_300))
         for report, name, scheme, height in reports:
-            page.write_text(render(report), "utf-8")
+            page.write_text(render(decode_report(report)), "utf-8")
             browser.use_scheme(scheme)
             browser.use_size(1_100, height)
             browser.open(page)
@@ -61,7 +62,7 @@ def _report_of_the_readme(folder: Path) -> dict[str, Any]:
 
 def _take(browser: Browser, path: Path, report: dict[str, Any]) -> None:
     page = path.with_suffix(".html").absolute()
-    page.write_text(render(report), "utf-8")
+    page.write_text(render(decode_report(report)), "utf-8")
     for scheme, width in _VIEWS:
         browser.use_scheme(scheme)
         browser.use_size(width, 900)

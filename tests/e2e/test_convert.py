@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from pytest_failure_taxonomy.cli.main import main
+from pytest_failure_taxonomy.report.load import decode_report
 from pytest_failure_taxonomy.report.write import encode
 from tests.helpers.past_runs import report_as_json
 
-REPORT = encode(report_as_json(1, test_a="failed", test_b="passed"))
+REPORT = encode(decode_report(report_as_json(1, test_a="failed", test_b="passed")))
 
 
 def newer() -> bytes:

@@ -24,6 +24,7 @@ from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.faces.ctrf import render as as_ctrf
 from pytest_failure_taxonomy.logs.foreign import exception_of, report_from
 from pytest_failure_taxonomy.logs.reportlog import NOTE
+from pytest_failure_taxonomy.report.load import as_json, decode_report
 from pytest_failure_taxonomy.taxonomy.evidence import Environment
 from tests.helpers.children import run_child
 from tests.helpers.reports import (
@@ -76,8 +77,9 @@ def read(source: str, path: Path) -> dict[str, Any]:
     report = report_from(
         source, path, rootdir=Path("/home/user/shop"), environment=ENVIRONMENT
     )
-    assert_valid_report(json.loads(json.dumps(report)))
-    return report
+    content: dict[str, Any] = json.loads(json.dumps(as_json(report)))
+    assert_valid_report(content)
+    return content
 
 
 def refusal(source: str, path: Path) -> str:
@@ -217,7 +219,7 @@ def test_an_xdist_worker_that_died() -> None:
 def test_ctrf_of_our_own_is_read_as_any_other(tmp_path: Path) -> None:
     """Its tests come back, and nothing that only our `extra` knows of the session."""
     before = make_report(make_full_run())
-    (tmp_path / "c.json").write_text(as_ctrf(before), "utf-8")
+    (tmp_path / "c.json").write_text(as_ctrf(decode_report(before)), "utf-8")
     after = read("ctrf", tmp_path / "c.json")
     assert after["verdict"]["reason"] == "TESTS_FAILED"
     assert after["exit"]["code"] == 1

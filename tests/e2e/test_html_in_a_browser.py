@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.faces.html import render
+from pytest_failure_taxonomy.report.load import decode_report
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     RaisedException,
@@ -57,7 +58,7 @@ def opened(browser: Browser, tmp_path: Path) -> Open:
 
     def open_(report: dict[str, Any], hash_: str = "") -> Browser:
         path = tmp_path / "report.html"
-        path.write_text(render(report), "utf-8")
+        path.write_text(render(decode_report(report)), "utf-8")
         browser.use_size(1280, 900)
         browser.use_scheme("light")
         browser.complaints()

@@ -19,7 +19,7 @@ from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.faces import agent
 from pytest_failure_taxonomy.history import open_history
-from pytest_failure_taxonomy.report.load import as_json
+from pytest_failure_taxonomy.report.load import as_json, decode_report
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.children import child_environment, pytest_command, run_pytest
 from tests.helpers.past_runs import TEST, a_mixed_report, a_report, report_as_json
@@ -104,7 +104,7 @@ def test_what_a_real_run_is_asked(tmp_path: Path) -> None:
         rf"\n  run: began {began}, [0-9.]+ (m?s|min).* ago: python -m pytest -p ", why
     )
     assert re.sub(" UTC, .* ago: .*", " UTC", why) == re.sub(
-        " UTC: .*", " UTC", agent.render(report)
+        " UTC: .*", " UTC", agent.render(decode_report(report))
     )
     assert cause.startswith(
         f"cause: 1 of 2\n  key: {report['causes'][0]['key']}\n  1. 1 x "

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.faces.terminal import verdict_lines
+from pytest_failure_taxonomy.report.load import decode_report
 from pytest_failure_taxonomy.taxonomy.words import MAX_WORDS, one_line
 from tests.helpers.children import run_inside, run_pytest
 
@@ -409,7 +410,10 @@ def test_the_words(pytester: pytest.Pytester, ending: Ending) -> None:
     assert lines[at + 1 : at + 1 + len(said)] == said
     report = run.report()
     assert report["verdict"]["message"] == message_of(ending.headline)
-    block = [line.text for line in verdict_lines(report, "failure-report.json")]
+    block = [
+        line.text
+        for line in verdict_lines(decode_report(report), "failure-report.json")
+    ]
     assert block[2:-1] == [*ending.middle]
 
 

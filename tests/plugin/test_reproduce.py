@@ -76,7 +76,7 @@ def test_the_command_sees_the_same_failure(folder: Path, args: tuple[str, ...]) 
     before = run_pytest(folder, *args).report()
     (folder / "j.xml").unlink(missing_ok=True)
     for nodeid in before["causes"][0]["nodeids"]:
-        command = shlex.split(reproduction_of(before).command(nodeid))
+        command = shlex.split(reproduction_of(decode_report(before)).command(nodeid))
         assert command[:3] == ["python", "-m", "pytest"]
         again = run_child(folder, [sys.executable, *command[1:], "--failure-taxonomy"])
         assert again.status == 1
@@ -89,7 +89,7 @@ def test_the_command_sees_the_same_failure(folder: Path, args: tuple[str, ...]) 
 def test_what_the_command_can_not_have(folder: Path) -> None:
     """Options in the environment are not in it, which it says."""
     run = run_pytest(folder, env={"PYTEST_ADDOPTS": "--slow"})
-    (words,) = reproduction_of(run.report()).missing
+    (words,) = reproduction_of(decode_report(run.report())).missing
     assert words == "the environment variable PYTEST_ADDOPTS, which the run had"
 
 
@@ -131,7 +131,7 @@ def test_the_command_starts_pytest_in_the_same_way(
     at_start = {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     before = run_child(tmp_path / folder, [str(BIN / name), *args], env=at_start)
     recorded = read_report(tmp_path / "failure-report.json")
-    run = reproduction_of(recorded)
+    run = reproduction_of(decode_report(recorded))
     nodeid = "tests/test_it.py::test_it"
     command = run.command(nodeid)
     assert command == f"{program} -p failure_taxonomy {nodeid}"
@@ -151,7 +151,7 @@ def test_a_dead_pytest_is_started_in_the_same_way(tmp_path: Path) -> None:
     assert report["completeness"] == "reconstructed"
     program = "failure-taxonomy run -- python -m pytest -p failure_taxonomy"
     assert (
-        reproduction_of(report).command("test_it.py::test_it")
+        reproduction_of(decode_report(report)).command("test_it.py::test_it")
         == f"{program} test_it.py::test_it"
     )
 

@@ -18,7 +18,7 @@ from pytest_failure_taxonomy.hooks.printing import (
     link_targets,
     linked,
 )
-from pytest_failure_taxonomy.report.model import as_value
+from pytest_failure_taxonomy.report.load import decode_report
 from pytest_failure_taxonomy.text import AS_REPORTED
 from tests.helpers.children import child_environment, pytest_command
 from tests.helpers.reports import make_context, make_failure, make_report, make_run
@@ -139,7 +139,7 @@ def test_many_causes() -> None:
     report["causes"] = [{**report["causes"][0], "key": f"{n}"} for n in range(22)]
     lines = [
         line.text
-        for line in lines_of_causes(as_value(report), AS_REPORTED, "groups", 0)
+        for line in lines_of_causes(decode_report(report), AS_REPORTED, "groups", 0)
     ]
     assert len(lines) == MAX_CAUSES * 2 + 1
     assert lines[-1] == "2 more causes; failure-taxonomy show --all lists them"
@@ -203,7 +203,7 @@ def test_links_change_nothing_that_is_read(tmp_path: Path) -> None:
     )
     report["failures"][0]["location"] = {"path": "tests/a test.py", "line": 7}
     path = tmp_path / "r.json"
-    targets = link_targets(as_value(report), AS_REPORTED, path, "r.json")
+    targets = link_targets(decode_report(report), AS_REPORTED, path, "r.json")
     assert targets == {"r.json": path.as_uri(), "tests/a test.py:7": file.as_uri()}
     for text in ("report: r.json", "  1 x no: x (tests/a test.py:7)"):
         line = linked(text, targets)

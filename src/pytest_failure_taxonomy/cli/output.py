@@ -31,7 +31,7 @@ from pytest_failure_taxonomy.text import (
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.faces.terminal import Line
-    from pytest_failure_taxonomy.report.model import FailureReport, JSONObject
+    from pytest_failure_taxonomy.report.model import FailureReport
 
 STDOUT: Final = "-"
 """The value of `--output` for stdout."""
@@ -87,7 +87,7 @@ def annotate(command: str) -> None:
 
 
 def print_verdict(
-    report: FailureReport | JSONObject,
+    report: FailureReport,
     path: Path,
     *,
     problem: str | None = None,
@@ -105,9 +105,7 @@ def print_verdict(
     from pytest_failure_taxonomy.faces.terminal import verdict_lines
 
     stream = sys.stdout if is_of_pytest else sys.stderr
-    from pytest_failure_taxonomy.report.model import as_value
 
-    report = as_value(report)
     paths = paths_from_here(report)
     lines = verdict_lines(report, str(path), paths=paths, problem=problem)
     # A run that was cut short may have left an unfinished line.
@@ -141,17 +139,16 @@ def styled(lines: Iterable[Line], stream: TextIO | None) -> Iterator[str]:
         yield text + tail
 
 
-def answer_report(report: FailureReport | JSONObject, output: str) -> None:
+def answer_report(report: FailureReport, output: str) -> None:
     """Write a report to the file that `-o` names, or to stdout, and print its verdict.
 
     Raises:
         ReportError: The file can't be written.
     """
-    from pytest_failure_taxonomy.report.model import CODEC
-
-    content = CODEC.encode(report)
     if output == STDOUT:
-        answer_json(content)
+        from pytest_failure_taxonomy.report.load import as_json
+
+        answer_json(as_json(report))
     else:
         from pytest_failure_taxonomy.report.write import (
             refuse_special_file,
@@ -161,7 +158,7 @@ def answer_report(report: FailureReport | JSONObject, output: str) -> None:
         path = Path(output).absolute()
         with writing_to(path):
             refuse_special_file(path, what="")
-            write_report(path, content)
+            write_report(path, report)
     print_verdict(report, Path("(on stdout)" if output == STDOUT else output))
 
 

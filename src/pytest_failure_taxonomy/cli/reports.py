@@ -272,7 +272,7 @@ def _find_cases(report: FailureReport, options: argparse.Namespace) -> dict[str,
     return {}
 
 
-def _read(options: argparse.Namespace) -> dict[str, Any]:
+def _read(options: argparse.Namespace) -> FailureReport:
     from pytest_failure_taxonomy.logs.foreign import report_from
     from pytest_failure_taxonomy.survive.machine import describe_environment
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.output import STDOUT, answer, tell
@@ -26,13 +26,13 @@ from pytest_failure_taxonomy.logs.trials import (
     words_of_verdict,
 )
 from pytest_failure_taxonomy.redaction.secrets import Secrets
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.taxonomy.words import counted
 from pytest_failure_taxonomy.text import safe_text
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.report.merging import Merger
-    from pytest_failure_taxonomy.report.model import FailureReport, JSONObject
 
 _FAILED: Final = 1
 _UNREAD: Final = 2
@@ -41,12 +41,10 @@ _MAX_PART: Final = 70
 _COUNTS: Final = output.columns_of(
     {">count": "{0[1]}", "the harness": "{0[0][0]}", "ours": "{0[0][1]}"}, {}
 )
-_Reports = Iterator[tuple[Trial, dict[str, Any], list[Difference]]]
+_Reports = Iterator[tuple[Trial, FailureReport, list[Difference]]]
 
 
-def _write_named(
-    folder: Path, report: FailureReport | JSONObject, key: str, *names: str
-) -> None:
+def _write_named(folder: Path, report: FailureReport, key: str, *names: str) -> None:
     """Write a report under names in which a harness may have put anything.
 
     The digest of the key at the end tells two reports apart on every file system, and no file of
@@ -97,8 +95,8 @@ def _write(reports: _Reports, place: str) -> int:
     outcomes: Counter[bool] = Counter()
     for trial, report, _ in reports:
         names = (trial.task, trial.system, trial.name)
-        _write_named(Path(place), report, report["run"]["id"], *names)
-        outcomes[report["verdict"] is None] += 1
+        _write_named(Path(place), report, report.run.id, *names)
+        outcomes[report.verdict is None] += 1
     if outcomes:  # else it is told why there is none
         words = f"{outcomes[True]} passed, {outcomes[False]} failed"
         answer(f"{counted(outcomes.total(), 'trial')}: {words}\n")
@@ -109,7 +107,7 @@ def _compare(reports: _Reports) -> int:
     outcomes: Counter[tuple[str, str]] = Counter()
     differing: Counter[str] = Counter()
     for trial, report, differences in reports:
-        outcomes[trial.outcome, words_of_verdict(report["verdict"])] += 1
+        outcomes[trial.outcome, words_of_verdict(report.verdict)] += 1
         for about, theirs, ours in differences:
             differing[about] += 1
             said = f"{trial.harness}: {theirs or 'nothing'}; ours: {ours or 'nothing'}"

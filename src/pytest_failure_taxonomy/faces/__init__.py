@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError
-from pytest_failure_taxonomy.report.model import FailureReport, JSONObject, as_value
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy.evidence import Faces
 from pytest_failure_taxonomy.taxonomy.judgement import Verdict
 from pytest_failure_taxonomy.text import safe_text
@@ -53,7 +53,7 @@ _MAX_OUTPUTS: Final = 2**20
 """GitHub takes no more outputs of a job."""
 
 
-def render(name: str, report: FailureReport | JSONObject, **options: Any) -> str:
+def render(name: str, report: FailureReport, **options: Any) -> str:
     """Return a report in one of the `FORMATS`; `options` are those of its function.
 
     Raises:
@@ -64,7 +64,7 @@ def render(name: str, report: FailureReport | JSONObject, **options: Any) -> str
         raise ReportError(missing)
     module, function = _FUNCTIONS.get(name, (name, "render"))
     renders = getattr(import_module(f"{__name__}.{module}"), function)
-    text: str = renders(as_value(report), **options)
+    text: str = renders(report, **options)
     return text
 
 
@@ -77,7 +77,7 @@ def missing_library(name: str) -> str | None:
 
 
 def show_faces(
-    report: FailureReport | JSONObject,
+    report: FailureReport,
     faces: Faces,
     annotate: Callable[[str], object] | None = None,
     kept: Mapping[str, Any] | None = None,
@@ -92,7 +92,6 @@ def show_faces(
     """
     from pytest_failure_taxonomy.report.write import replace_file
 
-    report = as_value(report)
     problems: list[str] = []
     if faces.junit is not None:
         with _note_fault("junit", problems):
@@ -139,7 +138,7 @@ def faces_of_step() -> Faces:
     )
 
 
-def append_proofs(report: FailureReport | JSONObject) -> list[str]:
+def append_proofs(report: FailureReport) -> list[str]:
     """Append what is proven to the summary of a step on GitHub, if this is one.
 
     Returns:
@@ -149,7 +148,7 @@ def append_proofs(report: FailureReport | JSONObject) -> list[str]:
     path = faces_of_step().summary
     if path is not None:
         with _note_fault("step summary", problems):
-            _append_summary(path, as_value(report), "proofs")
+            _append_summary(path, report, "proofs")
     return problems
 
 

@@ -17,8 +17,6 @@ from typing import Final
 from pytest_failure_taxonomy.report.model import (
     Exit,
     FailureReport,
-    JSONObject,
-    as_value,
 )
 from pytest_failure_taxonomy.report.reproduce import reproduction_of, start_of
 from pytest_failure_taxonomy.report.summary import (
@@ -106,7 +104,7 @@ _UNENDED: Final = {
 
 
 def render(
-    report: FailureReport | JSONObject,
+    report: FailureReport,
     *,
     now: datetime | None = None,
     is_alive: bool | None = None,
@@ -119,7 +117,7 @@ def render(
             gives the same answer without it.
         is_alive: whether the pytest of a report that is `running` lives; `None` if not known.
     """
-    report = known_so_far(as_value(report))
+    report = known_so_far(report)
     summary = summarise(report)
     # Each has its weight, and `failures` gets what all the others leave.
     parts = {
@@ -153,14 +151,13 @@ def nothing_of(report: FailureReport, ended: str) -> str:
     return "not known yet" if report.completeness == "running" else ended
 
 
-def render_cause(report: FailureReport | JSONObject, number: int) -> str:
+def render_cause(report: FailureReport, number: int) -> str:
     """Return all of one cause in the same form, with the room of the whole answer.
 
     Args:
         report: of the run.
         number: of the cause, counted from 1 in the report's order.
     """
-    report = as_value(report)
     summary = summarise(report)
     cause = summary.causes[number - 1]
     key = _line(f"key: {cause.key}")
@@ -171,11 +168,8 @@ def render_cause(report: FailureReport | JSONObject, number: int) -> str:
     return f"{head}{_entry(number, cause, room)}{tests}{commands}"
 
 
-def render_commands(
-    report: FailureReport | JSONObject, number: int | None = None
-) -> str:
+def render_commands(report: FailureReport, number: int | None = None) -> str:
     """Return the section of commands alone; with a number, those of this cause."""
-    report = as_value(report)
     summary = summarise(report)
     if number is not None:
         summary = replace(summary, causes=summary.causes[number - 1 : number])

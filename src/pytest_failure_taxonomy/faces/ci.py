@@ -21,7 +21,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.report.model import FailureReport, JSONObject, as_value
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.repository import Repository
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
@@ -71,9 +71,9 @@ class _Unfinished:
     place: Location | None = None
 
 
-def render_for_github(report: FailureReport | JSONObject) -> str:
+def render_for_github(report: FailureReport) -> str:
     """Return the annotations of a run, one workflow command a line; empty where all is well."""
-    annotations = list(_annotations(as_value(report)))
+    annotations = list(_annotations(report))
     # Each step has a file of its own for its summary.
     step = os.path.basename(os.environ.get("GITHUB_STEP_SUMMARY", ""))
     with _open_used() as descriptor:
@@ -225,9 +225,8 @@ def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def render_for_gitlab(report: FailureReport | JSONObject) -> str:
+def render_for_gitlab(report: FailureReport) -> str:
     """Return the report as JSON: one entry a cause, and what was cut short."""
-    report = as_value(report)
     entries: list[_Entry] = []
     if report.verdict is not None:
         repository = Repository(report, os.environ.get("CI_PROJECT_DIR"))

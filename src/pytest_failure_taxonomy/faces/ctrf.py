@@ -24,8 +24,6 @@ from pytest_failure_taxonomy.report.model import (
     CODEC,
     Failure,
     FailureReport,
-    JSONObject,
-    as_value,
 )
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
@@ -74,9 +72,8 @@ _Fields = dict[str, Any]
 """An object of CTRF."""
 
 
-def render(report: FailureReport | JSONObject) -> str:
+def render(report: FailureReport) -> str:
     """Return the report as CTRF."""
-    report = as_value(report)
     run_id = _run_id(report)
     began = datetime.fromisoformat(report.run.started_at)
     started_at = round(began.timestamp() * 1000)

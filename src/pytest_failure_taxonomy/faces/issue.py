@@ -15,7 +15,7 @@ from shlex import quote
 from typing import Any, Final
 
 from pytest_failure_taxonomy.report.markup import as_code, folded
-from pytest_failure_taxonomy.report.model import FailureReport, JSONObject, as_value
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.reproduce import Reproduction, reproduction_of
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
@@ -38,12 +38,11 @@ _CALLS: Final = re.compile("[@#]")
 """What makes a person or an issue of a name or number behind it, where a title is quoted."""
 
 
-def render(report: FailureReport | JSONObject) -> str:
+def render(report: FailureReport) -> str:
     """Return what is to be known of a run's issues; docs/how-to/one-issue-a-cause.md has the form.
 
     Causes that are accepted as known get no issue, and such a run closes none.
     """
-    report = as_value(report)
     summary = summarise(report)
     again = reproduction_of(report)
     causes = () if report.verdict is None else summary.causes

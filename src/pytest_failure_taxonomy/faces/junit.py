@@ -19,8 +19,6 @@ from pytest_failure_taxonomy.report.frames import code_of
 from pytest_failure_taxonomy.report.model import (
     Failure,
     FailureReport,
-    JSONObject,
-    as_value,
 )
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import InFlightTest, Location
@@ -54,14 +52,13 @@ _OF_A_TEST: Final = (
 )
 
 
-def render(report: FailureReport | JSONObject, family: str = XUNIT2) -> str:
+def render(report: FailureReport, family: str = XUNIT2) -> str:
     """Return a report as JUnit XML.
 
     Args:
         report: of the run.
         family: `xunit2`, or `xunit1` for files, lines and properties of test cases.
     """
-    report = as_value(report)
     root = ET.Element("testsuites", {"name": "pytest tests"})
     suite = ET.SubElement(root, "testsuite", {"name": "pytest"})
     _describe_run(suite, report)
@@ -72,7 +69,7 @@ def render(report: FailureReport | JSONObject, family: str = XUNIT2) -> str:
     return _as_text(root)
 
 
-def augment(path: Path, report: FailureReport | JSONObject) -> str:
+def augment(path: Path, report: FailureReport) -> str:
     """Return what `pytest --junitxml` wrote, with what a report knows besides.
 
     Args:
@@ -84,7 +81,6 @@ def augment(path: Path, report: FailureReport | JSONObject) -> str:
     """
     from pytest_failure_taxonomy.logs.junit import read_tree, suites_of
 
-    report = as_value(report)
     try:
         path.stat()
     except FileNotFoundError:

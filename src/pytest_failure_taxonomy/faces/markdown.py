@@ -15,9 +15,7 @@ from pytest_failure_taxonomy.report.markup import as_code, as_table, as_words, f
 from pytest_failure_taxonomy.report.model import (
     FailureReport,
     InternalError,
-    JSONObject,
     StalledActivity,
-    as_value,
 )
 from pytest_failure_taxonomy.report.repository import Repository
 from pytest_failure_taxonomy.report.summary import (
@@ -65,14 +63,13 @@ _COUNTS: Final = (
 )
 
 
-def render(report: FailureReport | JSONObject, room: int = MAX_BYTES) -> str:
+def render(report: FailureReport, room: int = MAX_BYTES) -> str:
     """Return the summary of a run, with as many groups and tests as there is room for.
 
     Args:
         report: of the run.
         room: bytes that it may take; the verdict and what was cut are said in any case.
     """
-    report = as_value(report)
     summary = summarise(report)
     parts = [_head(report, summary)]
     left = room - _size_of(parts[0])
@@ -92,9 +89,9 @@ def render(report: FailureReport | JSONObject, room: int = MAX_BYTES) -> str:
     return "".join(parts)
 
 
-def render_proofs(report: FailureReport | JSONObject, room: int = MAX_BYTES) -> str:
+def render_proofs(report: FailureReport, room: int = MAX_BYTES) -> str:
     """Return what experiments show of the causes of a run, to stand behind its summary."""
-    causes = summarise(as_value(report)).causes
+    causes = summarise(report).causes
     entries = [
         "\n\n".join([_title(cause), *_proof(cause), ""])
         for cause in causes

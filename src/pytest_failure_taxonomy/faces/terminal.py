@@ -15,11 +15,9 @@ from pytest_failure_taxonomy.report.model import (
     Failure,
     FailureReport,
     InternalError,
-    JSONObject,
     NotRun,
     StalledActivity,
     Worker,
-    as_value,
 )
 from pytest_failure_taxonomy.report.summary import (
     BenchSummary,
@@ -105,7 +103,7 @@ class Line:
 
 
 def verdict_lines(
-    report: FailureReport | JSONObject,
+    report: FailureReport,
     where: str,
     *,
     paths: ShownPaths = AS_REPORTED,
@@ -125,7 +123,6 @@ def verdict_lines(
         listed: the lines of the causes with their tests, where they are shown, too.
         is_folded: whether these are only shown on a click.
     """
-    report = as_value(report)
     is_long = bool(listed) and not is_folded
     summary = summarise(report, paths, None if is_long else MAX_LINES + 1)
     ending = [] if problem is None else [problem_line(problem)]
@@ -203,9 +200,9 @@ def _cause_line(cause: CauseSummary) -> Line:
     return Line(text=safe_text("; ".join(words)), is_sentence=True)
 
 
-def watcher_lines(report: FailureReport | JSONObject) -> list[Line]:
+def watcher_lines(report: FailureReport) -> list[Line]:
     """Return the line that says that nobody would have seen pytest die, where that is so."""
-    watcher = as_value(report).environment.watcher
+    watcher = report.environment.watcher
     if watcher is None or watcher.active:
         return []
     words = "if pytest is killed, nobody completes its report"
@@ -223,7 +220,7 @@ def notice(words: str) -> Line:
 
 
 def detail_lines(
-    report: FailureReport | JSONObject, *, paths: ShownPaths = AS_REPORTED
+    report: FailureReport, *, paths: ShownPaths = AS_REPORTED
 ) -> Iterator[Line]:
     """Yield the lines of each part of a report that has anything in it.
 
@@ -231,7 +228,6 @@ def detail_lines(
         report: of the run.
         paths: shows the paths in it.
     """
-    report = as_value(report)
     summary = summarise(report, paths)
     reasons = [
         f"{held.count:,} x {held.reason} [{held.kind}]" for held in report.reasons
@@ -261,9 +257,9 @@ def detail_lines(
         yield from _section(title, lines)
 
 
-def merged_lines(report: FailureReport | JSONObject) -> Iterator[Line]:
+def merged_lines(report: FailureReport) -> Iterator[Line]:
     """Yield one line for each run that a report was merged from, with its own verdict."""
-    yield from _section("merged from", map(_line, merged_runs(as_value(report))))
+    yield from _section("merged from", map(_line, merged_runs(report)))
 
 
 def _section(title: str, lines: Iterable[Line]) -> Iterator[Line]:

@@ -140,7 +140,6 @@ def _load(
     from pytest_failure_taxonomy.logs.foreign import report_from
     from pytest_failure_taxonomy.logs.junit import is_junit
     from pytest_failure_taxonomy.redaction.secrets import Secrets
-    from pytest_failure_taxonomy.report.load import decode_report
     from pytest_failure_taxonomy.survive.machine import ci_job, find_commit
     from pytest_failure_taxonomy.taxonomy.evidence import Environment
 
@@ -152,7 +151,7 @@ def _load(
     report = report_from(
         "junit", path, rootdir=Path.cwd(), environment=environment, redaction=Secrets()
     )
-    return decode_report(report), "junit"
+    return report, "junit"
 
 
 @worded

@@ -17,7 +17,7 @@ from typing import Final
 
 from pytest_failure_taxonomy.history import VERDICT
 from pytest_failure_taxonomy.option_files import has_password
-from pytest_failure_taxonomy.report.model import CODEC, FailureReport, JSONObject
+from pytest_failure_taxonomy.report.model import CODEC, FailureReport
 from pytest_failure_taxonomy.taxonomy.amendments import Amendment
 from pytest_failure_taxonomy.taxonomy.judgement import GroupHistory, Proof
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -51,7 +51,7 @@ class HistoryPlugin:
 
     def pytest_failure_taxonomy_amend(
         self,
-        report: JSONObject,
+        report: FailureReport,
         is_final: bool,  # noqa: FBT001 - pluggy gives it by name
     ) -> Amendment | None:
         """Return what the history says; where it gave no answer, it isn't asked again."""
@@ -65,11 +65,11 @@ class HistoryPlugin:
         return amendment
 
 
-def ask_history(report: JSONObject, url: str, *, adds: bool = True) -> Amendment:
+def ask_history(report: FailureReport, url: str, *, adds: bool = True) -> Amendment:
     """Return what the history says of a report, and record its run there.
 
     Args:
-        report: its JSON object, which stays as it is.
+        report: of the run.
         url: where the history is; empty for the default.
         adds: record the run; if not, only ask.
     """
@@ -83,10 +83,11 @@ def ask_history(report: JSONObject, url: str, *, adds: bool = True) -> Amendment
     )
 
 
-def _ask_in_process(report: JSONObject, url: str, *, adds: bool) -> Amendment:
+def _ask_in_process(report: FailureReport, url: str, *, adds: bool) -> Amendment:
     """Return the answer of the process that asks a history."""
     seconds = seconds_allowed()
-    question = {"url": url, "adds": adds, "report": report, "seconds": seconds}
+    question = {"url": url, "adds": adds, "seconds": seconds}
+    question["report"] = CODEC.encode(report)
     if not sys.executable:
         return Amendment(
             problem="Python does not know its own program (sys.executable is empty)"
@@ -133,7 +134,7 @@ def answer() -> None:
     sys.stdout.write(json.dumps(CODEC.encode(amendment)))
 
 
-def _look_up(url: str, report: JSONObject, seconds: float, *, adds: bool) -> Amendment:
+def _look_up(url: str, report: object, seconds: float, *, adds: bool) -> Amendment:
     """Return what is known of a report's failures and causes, and record its run."""
     from pytest_failure_taxonomy.history import require_libraries
 
@@ -144,7 +145,7 @@ def _look_up(url: str, report: JSONObject, seconds: float, *, adds: bool) -> Ame
     from pytest_failure_taxonomy.report.load import decode_report
 
     faulthandler.dump_traceback_later(seconds, exit=True)
-    asked = decode_report(dict(report))
+    asked = decode_report(report)
     rootdir = asked.run.invocation.rootdir
     with open_history(url or None, rootdir=rootdir, wait_seconds=seconds) as history:
         states, proofs = states_of(history, asked), proofs_of(history, asked)

@@ -80,7 +80,7 @@ def ask_amendments(
     hook = config.hook.pytest_failure_taxonomy_amend
     if not hook.get_hookimpls():
         return []
-    amendments: list[Amendment] = hook(report=CODEC.encode(report), is_final=is_final)
+    amendments: list[Amendment] = hook(report=report, is_final=is_final)
     return amendments
 
 

@@ -5,10 +5,9 @@ The core declares them when a report is asked for. They may change with any vers
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy.amendments import (
     Amendment,
     ReportSection,
@@ -35,11 +34,11 @@ class NeighbourSpecs:
     @pytest.hookspec
     def pytest_failure_taxonomy_amend(
         self,
-        report: dict[str, Any],
+        report: FailureReport,
         is_final: bool,  # noqa: FBT001 - pluggy gives it by name
     ) -> Amendment | None:
         """Say what else is known of failures, which the core judges.
 
-        The report must not be changed. `is_final` is false where the run's exit code is not decided
-        yet, so that nothing may be recorded.
+        `is_final` is false where the run's exit code is not decided yet, so that nothing may be
+        recorded.
         """

@@ -10,10 +10,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from pytest_failure_taxonomy.option_files import VARIABLE
 from pytest_failure_taxonomy.options import PROVING_VARIABLE
+from pytest_failure_taxonomy.report.model import CODEC, FailureReport
 from pytest_failure_taxonomy.system.interpreter import (
     interpreter_as_it_was,
     write_words,
@@ -26,7 +26,7 @@ def prove_at_exit(
     folder: Path,
     environment: Mapping[str, str],
     history: str | None,
-    rewrite: Callable[[dict[str, Any]], list[str]],
+    rewrite: Callable[[FailureReport], list[str]],
 ) -> None:
     """Have a report's failures proven when this process ends; its exit status stays.
 
@@ -67,7 +67,8 @@ def prove_at_exit(
                     env=variables,
                     check=False,
                 )
-                problems = rewrite(json.loads(report.read_bytes()))
+                proven = json.loads(report.read_bytes())
+                problems = rewrite(CODEC.decode(FailureReport, proven))
             except (OSError, ValueError) as error:
                 problems = [f"nothing is proven: {error}"]
             for problem in problems:

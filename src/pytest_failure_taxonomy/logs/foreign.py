@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_failure_taxonomy.documents.content import (
     parse_json,
@@ -24,8 +24,7 @@ from pytest_failure_taxonomy.documents.content import (
 )
 from pytest_failure_taxonomy.documents.problems import WrongError
 from pytest_failure_taxonomy.report import build
-from pytest_failure_taxonomy.report.build import JSONObject
-from pytest_failure_taxonomy.report.model import CODEC
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace, value
@@ -73,7 +72,7 @@ class ForeignObject:
 
     def __init__(self, parsed: object = None) -> None:
         """Take what was parsed; anything but an object counts as an empty one."""
-        self._fields: dict[str, Any] = parsed if isinstance(parsed, dict) else {}
+        self._fields: dict[str, object] = parsed if isinstance(parsed, dict) else {}
 
     def __bool__(self) -> bool:
         return bool(self._fields)
@@ -173,8 +172,8 @@ def report_from(
     rootdir: Path,
     environment: ev.Environment,
     redaction: Redaction | None = None,
-) -> JSONObject:
-    """Return the JSON object of the report of another program's file.
+) -> FailureReport:
+    """Return the report of another program's file.
 
     Args:
         source: what has written it, such as `reportlog`: each has a module with a
@@ -198,8 +197,8 @@ def report_of(
     rootdir: Path,
     environment: ev.Environment,
     redaction: Redaction | None = None,
-) -> JSONObject:
-    """Return the JSON object of a run's report; takes the same as `report_from`."""
+) -> FailureReport:
+    """Return the report of a run; takes the same as `report_from`."""
     started_at = run.started_at.astimezone(UTC).isoformat(timespec="milliseconds")
     pytest_version = run.pytest_version or environment.pytest
     context = ev.RunContext(
@@ -218,10 +217,7 @@ def report_of(
         completeness="reconstructed",
         redaction=redaction,
     )
-    content: JSONObject = CODEC.encode(
-        replace(report, notes=(*report.notes, *run.notes))
-    )
-    return content
+    return replace(report, notes=(*report.notes, *run.notes))
 
 
 def evidence_of_tests(

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pytest_failure_taxonomy.logs import foreign
 from pytest_failure_taxonomy.logs.log_answer import evidence_of_log
 from pytest_failure_taxonomy.logs.log_lines import open_log
-from pytest_failure_taxonomy.report.build import JSONObject
+from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.report.model import Trial as ReportedTrial
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.causes import gather_causes
@@ -29,10 +30,11 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     Finding,
     Judgement,
     Stage,
+    Verdict,
     finding,
     known_kinds,
 )
-from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import counted
 from pytest_failure_taxonomy.text import cap, change_texts, encodable
 
@@ -138,7 +140,7 @@ def name_of(nodeid: str) -> str:
 
 def report_of(
     trial: Trial, *, rootdir: Path, redaction: Redaction
-) -> tuple[JSONObject, list[Difference]]:
+) -> tuple[FailureReport, list[Difference]]:
     """Return the report of a trial, and what the harness says differently.
 
     Raises:
@@ -180,9 +182,10 @@ def report_of(
     )
     about = {name: getattr(trial, name) for name in _KEPT}
     about["told"] = dict(trial.own_fields)
-    report["trial"] = change_texts(
+    shown = change_texts(
         about, lambda text: cap(encodable(redaction.redact(text)), MAX_TOLD)
     )
+    report = replace(report, trial=ReportedTrial(**shown))
     return report, [*_differences(trial, seen, alone, report)]
 
 
@@ -313,7 +316,7 @@ def _failed_tests(trial: Trial) -> list[str]:
 
 
 def _differences(
-    trial: Trial, seen: ev.RunEvidence, alone: Judgement, report: JSONObject
+    trial: Trial, seen: ev.RunEvidence, alone: Judgement, report: FailureReport
 ) -> Iterator[Difference]:
     """Yield what the harness says otherwise than the output of its tests, or than our verdict."""
     # Without pytest's own words, and without an exit code, an output says nothing of success.
@@ -323,8 +326,7 @@ def _differences(
     is_listed = all(names) and not seen.collection_failures
     if tells and trial.passed is (alone.verdict is not None):
         if trial.passed or not trial.endings:
-            verdict = to_dict(alone.verdict) if alone.verdict else None
-            yield Difference("success", trial.outcome, words_of_verdict(verdict))
+            yield Difference("success", trial.outcome, words_of_verdict(alone.verdict))
     elif tells and trial.tests and seen.is_pytest and seen.finished and is_listed:
         failed = set(map(name_of, _failed_tests(trial)))
         shown = set(map(name_of, names))
@@ -334,13 +336,14 @@ def _differences(
             yield Difference("tests", theirs, ours)
     reasons = {_finding_of(trial, ending)[0].reason for ending in trial.endings}
     expected = reasons - {FailureReason.UNKNOWN}
-    verdict = report["verdict"]
-    if not trial.passed and expected and verdict["reason"] not in expected:
+    verdict = report.verdict
+    reason = verdict and verdict.reason
+    if not trial.passed and expected and reason not in expected:
         yield Difference("reason", trial.label or "", words_of_verdict(verdict))
 
 
-def words_of_verdict(verdict: JSONObject | None) -> str:
+def words_of_verdict(verdict: Verdict | None) -> str:
     """Return reason and kind of a report's verdict."""
     if verdict is None:
         return PASSED
-    return f"{verdict['reason']} {verdict['kind']}"
+    return f"{verdict.reason} {verdict.kind}"

@@ -148,7 +148,7 @@ def parse_report(data: bytes, where: str) -> FailureReport:
         raise ReportError(list_problems(error.problems, where)) from None
 
 
-def decode_report(content: dict[str, Any]) -> FailureReport:
+def decode_report(content: Any) -> FailureReport:
     """Return the report that a JSON object of any version is.
 
     Raises:

@@ -456,10 +456,3 @@ PUBLISHED: Final[Fields] = {
 KEYS: Final = MappingProxyType({"schema_id": "$schema"})
 CODEC: Final = Codec(published=PUBLISHED, optional={}, biggest=inf, keys=KEYS)
 """Reads and writes reports of this schema version, which lack nothing."""
-
-
-def as_value(report: FailureReport | JSONObject) -> FailureReport:
-    """Return a report that may still be the JSON object of one as a value."""
-    if isinstance(report, FailureReport):
-        return report
-    return CODEC.decode(FailureReport, CODEC.encode(report))

@@ -13,7 +13,7 @@ from typing import Final
 
 from pytest_failure_taxonomy.options import OPTIONS
 from pytest_failure_taxonomy.report.build import REDACTED
-from pytest_failure_taxonomy.report.model import FailureReport, JSONObject, as_value
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import Surroundings, python_options
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -56,9 +56,8 @@ class Reproduction:
         return ""
 
 
-def reproduction_of(report: FailureReport | JSONObject) -> Reproduction:
+def reproduction_of(report: FailureReport) -> Reproduction:
     """Return how to run the tests of a report again."""
-    report = as_value(report)
     args = report.run.invocation.args
     is_recorded = report.environment.pytest != "unknown"
     is_pytest = is_recorded or any(map(_IS_PYTEST.search, args))

@@ -21,7 +21,6 @@ from pytest_failure_taxonomy.report.model import (
     JSONObject,
     MergedRun,
     StalledActivity,
-    as_value,
 )
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -263,7 +262,7 @@ class RunSummary:
 
 
 def summarise(
-    report: FailureReport | JSONObject,
+    report: FailureReport,
     paths: ShownPaths = AS_REPORTED,
     most: int | None = None,
 ) -> RunSummary:
@@ -274,7 +273,6 @@ def summarise(
         paths: shows the paths in it.
         most: how many causes are told, the first ones; there may be a thousand.
     """
-    report = as_value(report)
     verdict = report.verdict
     causes = report.causes
     if verdict is None:
@@ -397,9 +395,9 @@ def other_kinds(verdict: Verdict) -> list[str]:
     return [kind for kind in verdict.ambiguous if kind != verdict.kind]
 
 
-def accepted_words(report: FailureReport | JSONObject) -> str:
+def accepted_words(report: FailureReport) -> str:
     """Say that failures are known, where that has made a run end with exit code 0."""
-    known = as_value(report).known
+    known = report.known
     if known is None or not known.accepted:
         return ""
     failures = f"{known.failures} failures, which are all"

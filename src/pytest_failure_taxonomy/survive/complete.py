@@ -23,7 +23,7 @@ from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.amend import add_late_end, amend
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.load import decode_report
-from pytest_failure_taxonomy.report.model import CODEC, FailureReport, Limits
+from pytest_failure_taxonomy.report.model import FailureReport, Limits
 from pytest_failure_taxonomy.report.trim import is_cut
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.matching import apply_rules
@@ -205,7 +205,7 @@ def _completed(
     context = run.header.context
     if context.history is not None:
         ask_history = import_named(NEIGHBOURS["history"]["amends"])
-        amendment: Amendment = ask_history(CODEC.encode(made), context.history)
+        amendment: Amendment = ask_history(made, context.history)
         made = amend(made, amendment)
         if amendment.problem:
             made = _add_faults(made, [amendment.problem])

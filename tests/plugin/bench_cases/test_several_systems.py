@@ -10,6 +10,7 @@ import pytest
 
 from pytest_failure_taxonomy.faces import html, markdown, render
 from pytest_failure_taxonomy.faces.terminal import detail_lines
+from pytest_failure_taxonomy.report.load import decode_report
 from tests.helpers.runs import FinishedRun, PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
@@ -398,7 +399,10 @@ def test_other_faces_of_the_report_name_the_systems(runs: PytestRuns) -> None:
     cases = wrong_for("small", 2, 6)
     report = run(runs, cases=cases, settings="gate: {lower_bound_95: 0.9}\n").report
     for name in ("echo[large]", "echo[small]"):
-        assert name in html.render(report)
-        assert name in markdown.render(report).replace("\\", "")
-        assert f"bench {name}%3A gate FAIL" in render("github", report)
-        assert any(line.text.startswith(f"{name}: ") for line in detail_lines(report))
+        assert name in html.render(decode_report(report))
+        assert name in markdown.render(decode_report(report)).replace("\\", "")
+        assert f"bench {name}%3A gate FAIL" in render("github", decode_report(report))
+        assert any(
+            line.text.startswith(f"{name}: ")
+            for line in detail_lines(decode_report(report))
+        )

@@ -16,7 +16,6 @@ from pytest_failure_taxonomy.history.questions import (
 from pytest_failure_taxonomy.history.recording import ask_history
 from pytest_failure_taxonomy.prove.rates import Count, make_proof
 from pytest_failure_taxonomy.report.amend import amend
-from pytest_failure_taxonomy.report.load import as_json
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy.amendments import Amendment
 from pytest_failure_taxonomy.taxonomy.judgement import ProofType
@@ -93,13 +92,13 @@ def test_a_run_that_asks(history_url: str) -> None:
     with open_history(history_url) as history:
         history.add(proven(a_report(1, failing=(A,)), "flaky"))
     later = a_report(2, failing=(A,))
-    later = amend(later, ask_history(as_json(later), history_url))
+    later = amend(later, ask_history(later, history_url))
     proof, verdict = later.causes[0].proof, later.verdict
     assert proof is not None
     assert proof.known_since == "2026-11-01T01:00:00Z"
     assert verdict is not None
     assert (verdict.retryable, verdict.recovery_action) == (True, "retry")
     own = proven(a_report(3, failing=(A,)), "reproducible")
-    own = amend(own, ask_history(as_json(own), history_url))
+    own = amend(own, ask_history(own, history_url))
     assert own.causes[0].proof is not None
     assert own.causes[0].proof.type == "reproducible"

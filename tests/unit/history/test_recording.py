@@ -100,7 +100,7 @@ def test_what_has_changed_is_said_below_its_cause() -> None:
         for group, changed in zip(report["groups"], changes, strict=True)
     }
     amend_by(report, states)
-    below = [cause.below for cause in summarise(report).causes]
+    below = [cause.below for cause in summarise(decode_report(report)).causes]
     assert below == [("since the last pass: numpy 2.3.1 -> 2.4.0, + new 1.0",), ()]
 
 

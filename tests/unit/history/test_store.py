@@ -370,7 +370,7 @@ def test_first_runs_at_once_all_get_in(
     """Five processes that make one history together lose no run, and leave no other file."""
     monkeypatch.setenv(SECONDS_VARIABLE, "60")
     failing = ("tests/test_x.py::test_a",)
-    reports = [report_as_json(number, failing=failing) for number in range(5)]
+    reports = [a_report(number, failing=failing) for number in range(5)]
     with ThreadPoolExecutor(5) as pool:
         assert set(
             pool.map(lambda report: ask_history(report, history_url).problem, reports)

@@ -10,7 +10,6 @@ from pytest_failure_taxonomy.history import History, open_history
 from pytest_failure_taxonomy.history.questions import find_flaky, list_runs, states_of
 from pytest_failure_taxonomy.history.recording import ask_history
 from pytest_failure_taxonomy.history.tables import storm_of
-from pytest_failure_taxonomy.report.load import as_json
 from pytest_failure_taxonomy.report.model import FailureReport
 from tests.helpers.past_runs import TEST, a_mixed_report
 
@@ -91,6 +90,6 @@ def test_what_only_storms_had_is_new_to_other_runs(history: History) -> None:
 def test_a_recorded_run_is_a_storm(history_url: str) -> None:
     """A run that is recorded at its end is one, too."""
     report = a_run(1, refused=12)
-    assert ask_history(as_json(report), history_url).problem == ""
+    assert ask_history(report, history_url).problem == ""
     with open_history(history_url) as history:
         assert [run.storm_tests for run in list_runs(history, storms=True)] == [12]

@@ -34,6 +34,7 @@ from tests.helpers.reports import (
     make_failure,
     make_full_run,
     make_report,
+    make_report_value,
     make_run,
 )
 
@@ -69,7 +70,7 @@ def sections_of(text: str) -> dict[str, list[str]]:
 
 def read_answer(report: dict[str, Any]) -> dict[str, list[str]]:
     """Return the sections of the answer for a report, all of which are there, in their order."""
-    sections = sections_of(render(report))
+    sections = sections_of(render(decode_report(report)))
     assert tuple(sections) == SECTIONS
     return sections
 
@@ -81,7 +82,7 @@ def test_a_failing_test() -> None:
     )
     report = make_report(run)
     what = report["causes"][0]["what"]
-    assert render(report) == (
+    assert render(decode_report(report)) == (
         "format: 2\n"
         f"verdict: {report['verdict']['message']}\n"
         "  is: TESTS_FAILED test.failed\n"
@@ -157,7 +158,7 @@ def test_the_owner_is_that_of_the_cause(owner: str | None, words: str) -> None:
         "line": 1,
     }
     report["causes"][0]["owner"] = owner
-    said = [line.strip() for line in render(report).splitlines()]
+    said = [line.strip() for line in render(decode_report(report)).splitlines()]
     assert [line for line in said if "owner:" in line] == [words]
 
 
@@ -260,14 +261,14 @@ def test_how_long_ago_it_was() -> None:
     report = make_report(make_run())
     assert (
         "\n  run: began 2026-01-31 12:00:00 UTC: pytest --failure-taxonomy tests\n"
-        in render(report)
+        in render(decode_report(report))
     )
     now = datetime(2026, 1, 31, 13, 30, tzinfo=UTC)
     assert " UTC, 1 h 30 min ago: pytest --failure-taxonomy tests\n" in render(
-        report, now=now
+        decode_report(report), now=now
     )
     earlier = datetime(2026, 1, 31, tzinfo=UTC)  # by a clock that differs
-    assert " UTC, 0 ms ago: " in render(report, now=earlier)
+    assert " UTC, 0 ms ago: " in render(decode_report(report), now=earlier)
 
 
 def test_what_changed() -> None:
@@ -447,8 +448,8 @@ def weight(text: str) -> int:
 @given(report=reports())
 def test_no_report_makes_it_longer(report: dict[str, Any]) -> None:
     """It has at most 2,000 tokens, the verdict first, and no section that a text has made."""
-    text = render(report)
-    assert text == render(report)
+    text = render(decode_report(report))
+    assert text == render(decode_report(report))
     assert weight(text) <= MAX_WEIGHT <= 8_000
     assert len(text) <= 8_000
     assert text.startswith("format: 2\nverdict: ")
@@ -496,7 +497,7 @@ def test_the_command(
     report = make_report(make_full_run())
     path.write_text(json.dumps(report), "ascii")
     assert call(["show", "--format", "agent", str(path)]) == 1
-    assert capsys.readouterr().out == render(report)
+    assert capsys.readouterr().out == render(decode_report(report))
     assert call(["show", "--format", "agent", *option, str(path)]) == 2
     assert "--format agent is one answer" in capsys.readouterr().err
 
@@ -508,4 +509,4 @@ def test_the_page_shows_the_answer() -> None:
     run = make_run(
         failures=(make_failure(),), counts=Counts(collected=3, passed=2, failed=1)
     )
-    assert render(make_report(run)) == example
+    assert render(make_report_value(run)) == example

@@ -24,8 +24,8 @@ from pytest_failure_taxonomy.faces import (
     render,
     show_faces,
 )
+from pytest_failure_taxonomy.report.load import decode_report
 from pytest_failure_taxonomy.report.merging import merge_reports
-from pytest_failure_taxonomy.report.model import as_value
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Faces,
     InFlightTest,
@@ -47,6 +47,7 @@ from tests.helpers.reports import (
     make_failure,
     make_full_run,
     make_report,
+    make_report_value,
     make_run,
 )
 
@@ -153,7 +154,7 @@ def everything() -> dict[str, Any]:
 def commands(report: dict[str, Any]) -> list[tuple[str, dict[str, str], str]]:
     """Return level, properties and message of each annotation, as GitHub reads them."""
     found = []
-    for line in render("github", report).splitlines():
+    for line in render("github", decode_report(report)).splitlines():
         match = COMMAND.fullmatch(line)
         assert match is not None, line
         properties = dict(each.split("=", 1) for each in match[2].split(","))
@@ -278,7 +279,7 @@ def test_annotations_of_a_run() -> None:
 
 def test_a_success_has_no_annotation() -> None:
     """Nor has a test that passed on a rerun: it is no failure of the run."""
-    assert render("github", make_report(make_run())) == ""
+    assert render("github", make_report_value(make_run())) == ""
 
 
 ACCEPTED: Final = {
@@ -394,7 +395,10 @@ def test_files_are_relative_to_the_repository(
     monkeypatch.setenv("GITHUB_WORKSPACE", "/w/shop")
     monkeypatch.setenv("CI_PROJECT_DIR", "/w/shop")
     assert commands(report)[0][1]["file"] == file
-    assert json.loads(render("gitlab", report))[0]["location"]["path"] == file
+    assert (
+        json.loads(render("gitlab", decode_report(report)))[0]["location"]["path"]
+        == file
+    )
 
 
 def test_code_of_others_is_not_annotated() -> None:
@@ -473,7 +477,7 @@ def tags(html: str) -> list[str]:
 def test_the_summary_of_a_run() -> None:
     """Headline, counts, causes with fix, owner and history, what was in flight, stalls, benches."""
     report = everything()
-    text = render("markdown", report)
+    text = render("markdown", decode_report(report))
     assert text.startswith(f"## \u274c {report['verdict']['message']}\n\n")
     assert "\n<sub>\\[TIMEOUT test.stalled, likely\\]</sub>\n" in text
     assert [line for line in text.splitlines() if line.startswith("### ")] == [
@@ -503,7 +507,7 @@ def test_the_summary_of_a_run() -> None:
 
 def test_the_summary_of_a_success() -> None:
     """One line and the counts."""
-    assert render("markdown", make_report(make_run())) == (
+    assert render("markdown", make_report_value(make_run())) == (
         "## \u2705 pytest: no failure (1 passed)\n\n| passed |\n| --: |\n| 1 |\n\n"
     )
 
@@ -513,9 +517,13 @@ def test_the_summary_of_a_success() -> None:
 @given(HOSTILE)
 def test_no_text_is_markdown_or_html(text: str) -> None:
     """Whatever a test says, a parser of Markdown finds the same structure and not one tag more."""
-    plain = tags(rendered(render("markdown", with_texts(everything(), "word"))))
+    plain = tags(
+        rendered(render("markdown", decode_report(with_texts(everything(), "word"))))
+    )
     hostile = tags(
-        rendered(render("markdown", with_texts(everything(), text or "word")))
+        rendered(
+            render("markdown", decode_report(with_texts(everything(), text or "word")))
+        )
     )
     assert without_optional(hostile) == without_optional(plain)
 
@@ -567,7 +575,7 @@ def test_a_summary_fits_into_a_step() -> None:
         for n in range(500)
     ]
     report["failures"] = [{**failure, "fingerprint": f"f{n}"} for n in range(500)]
-    text = render("markdown", report)
+    text = render("markdown", decode_report(report))
     assert 700_000 < len(text.encode()) < 1024 * 1024
     shown = text.count("#### 2 x")
     assert f"\n_{500 - shown} causes left out: a summary has no more room._\n\n" in text
@@ -575,7 +583,7 @@ def test_a_summary_fits_into_a_step() -> None:
     found = tags(rendered(text))
     assert found.count("details") == found.count("/details") >= shown
     for room in (2_000, 3_000, 50_000):
-        assert len(markdown.render(report, room).encode()) <= room
+        assert len(markdown.render(decode_report(report), room).encode()) <= room
 
 
 def test_a_summary_follows_that_of_other_commands(
@@ -585,10 +593,10 @@ def test_a_summary_follows_that_of_other_commands(
     path = tmp_path / "summary.md"
     path.write_text("# mine\n", encoding="utf-8")
     given = Faces(summary=str(path))
-    assert show_faces(make_report(), given) == []
+    assert show_faces(make_report_value(), given) == []
     assert path.read_text("utf-8").startswith("# mine\n## \u274c ")
     path.write_text("x" * (markdown.MAX_BYTES - 5), encoding="utf-8")
-    (problem,) = show_faces(make_report(), given)
+    (problem,) = show_faces(make_report_value(), given)
     assert problem.startswith("step summary: ")
     assert problem.endswith("it is full; a step's summary may have 1 MiB")
     assert path.stat().st_size == markdown.MAX_BYTES - 5
@@ -599,7 +607,9 @@ def test_a_summary_follows_that_of_other_commands(
 
 def issues(report: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the issues of a report, and check what all have."""
-    found: list[dict[str, Any]] = json.loads(render("issue", report))["issues"]
+    found: list[dict[str, Any]] = json.loads(render("issue", decode_report(report)))[
+        "issues"
+    ]
     for each in found:
         assert re.fullmatch("[0-9a-f]{16}", each["key"])
         assert each["mark"] == f"<!-- failure-taxonomy cause={each['key']} "
@@ -648,8 +658,8 @@ def test_a_run_that_says_what_is_gone() -> None:
             json.dumps(make_report(make_run(failures=(make_failure(),))))
         )
         change(report)
-        assert_valid_report(report)
-        return bool(json.loads(render("issue", report))["is_whole_run"])
+        valid = assert_valid_report(report)
+        return bool(json.loads(render("issue", valid))["is_whole_run"])
 
     assert is_whole()
     for change in (
@@ -670,7 +680,7 @@ def test_a_run_that_says_what_is_gone() -> None:
         assert not is_whole(change)
     accepted = json.loads(json.dumps(make_report(make_run(failures=(make_failure(),)))))
     accepted |= {"verdict": None, "known": ACCEPTED}
-    assert json.loads(render("issue", accepted)) == {
+    assert json.loads(render("issue", decode_report(accepted))) == {
         "is_whole_run": False,
         "issues": [],
     }
@@ -716,7 +726,7 @@ def test_an_issue_has_room(letter: str) -> None:
 def test_a_code_quality_report() -> None:
     """One entry a cause and one for what was cut short, each with a place that GitLab can show."""
     report = everything()
-    entries = json.loads(render("gitlab", report))
+    entries = json.loads(render("gitlab", decode_report(report)))
     first = report["causes"][0]
     count = f"{first['count']} x " if first["count"] > 1 else ""
     assert entries[0]["description"] == (
@@ -731,17 +741,21 @@ def test_a_code_quality_report() -> None:
         "major",
         "minor",
     }
-    assert json.loads(render("gitlab", make_report(make_run()))) == []
+    assert json.loads(render("gitlab", make_report_value(make_run()))) == []
 
 
 def test_an_entry_is_known_by_its_cause() -> None:
     """GitLab tells what a merge request adds: the same cause is the same entry in each run."""
     report = everything()
-    before = [entry["fingerprint"] for entry in json.loads(render("gitlab", report))]
+    before = [
+        entry["fingerprint"]
+        for entry in json.loads(render("gitlab", decode_report(report)))
+    ]
     cause = {**report["causes"][0], "what": "in other words", "count": 7}
     others = {**report, "causes": [cause, *report["causes"][1:]]}
     assert [
-        entry["fingerprint"] for entry in json.loads(render("gitlab", others))
+        entry["fingerprint"]
+        for entry in json.loads(render("gitlab", decode_report(others)))
     ] == before
 
 
@@ -752,7 +766,7 @@ def test_what_no_file_is_to_blame_for() -> None:
         exit=ProcessExit(code=137, signal="SIGKILL", source="watcher", observed=True),
     )
     (entry,) = json.loads(
-        render("gitlab", make_report(run, completeness="reconstructed"))
+        render("gitlab", make_report_value(run, completeness="reconstructed"))
     )
     assert (entry["severity"], entry["check_name"]) == ("blocker", "process.killed")
     assert entry["location"] == {"path": ".gitlab-ci.yml", "lines": {"begin": 1}}
@@ -762,7 +776,9 @@ def test_what_no_file_is_to_blame_for() -> None:
 @given(HOSTILE)
 def test_every_entry_is_what_gitlab_reads(text: str) -> None:
     """Fields, severities, and fingerprints that differ, whatever the texts are."""
-    entries = json.loads(render("gitlab", with_texts(everything(), text)))
+    entries = json.loads(
+        render("gitlab", decode_report(with_texts(everything(), text)))
+    )
     assert len({entry["fingerprint"] for entry in entries}) == len(entries)
     for entry in entries:
         assert set(entry) == {
@@ -784,8 +800,8 @@ def test_every_entry_is_what_gitlab_reads(text: str) -> None:
 def test_a_face_is_the_same_each_time(name: str) -> None:
     """The same report gives the same text."""
     assert name in FORMATS
-    assert render(name, everything()) == render(
-        name, json.loads(json.dumps(everything()))
+    assert render(name, decode_report(everything())) == render(
+        name, decode_report(json.loads(json.dumps(everything())))
     )
 
 
@@ -819,14 +835,13 @@ def test_reports_of_anybody(
     """What is valid by the schema may still contradict itself; it is shown all the same."""
     report = json.loads(json.dumps(everything()))
     change(report)
-    assert_valid_report(report)
-    assert render(name, report)
+    assert render(name, assert_valid_report(report))
 
 
 def test_outputs_of_a_step_hold_one_line_each(tmp_path: Path) -> None:
     """No kind of anybody's report makes a second output of it."""
     path = tmp_path / "output"
-    report = as_value(make_report())
+    report = make_report_value()
     assert report.verdict is not None
     verdict = replace(report.verdict, kind="test.failed\nevil=1")
     report = replace(report, verdict=verdict)
@@ -864,5 +879,5 @@ def test_words_of_a_summary(text: str, written: str) -> None:
     """What Markdown gives a meaning is escaped, and the rest reads as it is."""
     report = make_report(make_run(failures=(make_failure(),)))
     report["verdict"]["message"] = text
-    line = render("markdown", report).splitlines()[0]
+    line = render("markdown", decode_report(report)).splitlines()[0]
     assert line == f"## \u274c {written}"

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.faces.ctrf import WITHOUT_TESTS, render
 from pytest_failure_taxonomy.logs.foreign import report_from
+from pytest_failure_taxonomy.report.load import decode_report
 from pytest_failure_taxonomy.report.merging import merge_reports
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -56,7 +57,7 @@ STATUSES = {outcome: row["ctrf"] for outcome, row in packaged_table("outcomes").
 
 def ctrf_of(report: dict[str, Any]) -> dict[str, Any]:
     """Return a report as CTRF, parsed."""
-    document: dict[str, Any] = json.loads(render(report))
+    document: dict[str, Any] = json.loads(render(decode_report(report)))
     return document
 
 
@@ -183,8 +184,8 @@ def test_retries_are_the_attempts_that_are_listed(
         again = report_from(
             "ctrf", tmp_path / "c.json", rootdir=tmp_path, environment=environment
         )
-        assert again["summary"]["rerun"] == len(listed)
-        assert [each["attempts"] for each in again["failures"]] == [1 + len(listed)]
+        assert again.summary.rerun == len(listed)
+        assert [each.attempts for each in again.failures] == [1 + len(listed)]
         test.pop("retries", None)  # as of a writer that gives the list alone
 
 

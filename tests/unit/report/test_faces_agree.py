@@ -76,14 +76,16 @@ def test_the_owner_is_the_same_on_all_faces() -> None:
     }
     expected = list(owners.values())
 
-    page = render("html", report)
+    page = render("html", decode_report(report))
     assert re.findall(r'class="card cause".* data-owner="(\w+)"', page) == expected
     assert re.findall(r'<span class="owner">(\w+)</span>', page) == expected
     assert re.findall(r"<span>owner: (\w+)</span>", page) == expected
     data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
     assert [failure["owner"] for failure in data["failures"]] == expected
 
-    root = ElementTree.fromstring(render("junit", report, family=XUNIT1).encode())
+    root = ElementTree.fromstring(
+        render("junit", decode_report(report), family=XUNIT1).encode()
+    )
     for case in root.iter("testcase"):
         properties = {each.get("name"): each.get("value") for each in case.iter()}
         owner = owners[f"{case.get('file')}::{case.get('name')}"]
@@ -95,23 +97,31 @@ def test_the_owner_is_the_same_on_all_faces() -> None:
     suite = next(root.iter("properties"))
     assert {each.get("name"): each.get("value") for each in suite}[
         "failure_taxonomy.owner"
-    ] == summarise(report).owner
+    ] == summarise(decode_report(report)).owner
 
-    tests = json.loads(render("ctrf", report))["results"]["tests"]
+    tests = json.loads(render("ctrf", decode_report(report)))["results"]["tests"]
     assert {test["name"]: test["labels"]["owner"] for test in tests} == owners
 
-    bodies = [entry["body"] for entry in json.loads(issue.render(report))["issues"]]
+    bodies = [
+        entry["body"]
+        for entry in json.loads(issue.render(decode_report(report)))["issues"]
+    ]
     assert [re.findall(r"- Owner: `(\w+)`", body) for body in bodies] == [
         [owner] for owner in expected
     ]
-    assert re.findall(r"owner: (\w+)", render("markdown", report)) == expected
-    annotations = "\n".join(render("github", report).split("%0A"))
+    assert (
+        re.findall(r"owner: (\w+)", render("markdown", decode_report(report)))
+        == expected
+    )
+    annotations = "\n".join(render("github", decode_report(report)).split("%0A"))
     assert re.findall(r"^owner: (\w+)$", annotations, re.MULTILINE) == expected
-    answers = [agent.render_cause(report, n + 1) for n in range(len(OWNERS))]
+    answers = [
+        agent.render_cause(decode_report(report), n + 1) for n in range(len(OWNERS))
+    ]
     assert [re.findall(r"owner: (\w+)", text) for text in answers] == [
         [owner] for owner in expected
     ]
-    lines = [line.text for line in detail_lines(report) if line.tail]
+    lines = [line.text for line in detail_lines(decode_report(report)) if line.tail]
     assert [re.findall(r" \((\w+)\)$", line) for line in lines] == [
         [owner] for owner in expected
     ]
@@ -126,7 +136,7 @@ def test_where_it_was_raised_contradicts_no_owner() -> None:
         (None, " in requests 2.32.5 (dependency)"),
     ):
         report["causes"][0]["owner"] = owner
-        assert summarise(report).see.endswith(words)
+        assert summarise(decode_report(report)).see.endswith(words)
 
 
 LIBRARY: Final = "/v/lib/python3.13/site-packages/requests/adapters.py"
@@ -146,13 +156,20 @@ def test_the_frames_of_libraries_are_folded() -> None:
     )
     run = make_run(failures=failures, collection_failures=(gone,))
     report = make_report(run)
-    bodies = [entry["body"] for entry in json.loads(issue.render(report))["issues"]]
-    for text in (agent.render(report), render("junit", report), "".join(bodies)):
+    bodies = [
+        entry["body"]
+        for entry in json.loads(issue.render(decode_report(report)))["issues"]
+    ]
+    for text in (
+        agent.render(decode_report(report)),
+        render("junit", decode_report(report)),
+        "".join(bodies),
+    ):
         assert LIBRARY not in text
         assert text.count("tests/test_it.py:5: in test_it") == 2
         assert text.count("(1 frame of libraries left out)") == 2
         assert "ConnectionError: no answer" in text
-    parts = render("markdown", report).split("<details>")
+    parts = render("markdown", decode_report(report)).split("<details>")
     folded = [part for part in parts if LIBRARY in part]
     titles = [part.partition("</summary>")[0] for part in folded]
     assert titles == ["<summary>With the frames of libraries"] * 2
@@ -215,7 +232,9 @@ def test_the_next_step_is_the_same_on_all_faces(
     report["verdict"] |= {
         field: changes[field] for field in ("retryable", "reason") if field in changes
     }
-    steps = re.findall(r"^(?:try|  then): (.*)$", agent.render(report), re.MULTILINE)
+    steps = re.findall(
+        r"^(?:try|  then): (.*)$", agent.render(decode_report(report)), re.MULTILINE
+    )
     assert steps[0] == step
     with open_history(f"sqlite:///{tmp_path}/h.db") as history:
         hints = recover(history, "s", "a", report=decode_report(report)).hints
@@ -228,4 +247,6 @@ def test_several_causes_of_several_owners() -> None:
     report["verdict"]["retryable"] = False
     for cause in report["causes"]:
         cause["retryable"] = False
-    assert "\ntry: fix each cause, then run again: " in agent.render(report)
+    assert "\ntry: fix each cause, then run again: " in agent.render(
+        decode_report(report)
+    )

@@ -27,7 +27,7 @@ from pytest_failure_taxonomy.faces.html.rows import timing_of
 from pytest_failure_taxonomy.report.codec import DecodeError
 from pytest_failure_taxonomy.report.frames import code_of, line_class
 from pytest_failure_taxonomy.report.load import as_json, decode_report
-from pytest_failure_taxonomy.report.model import SCHEMA_ID, as_value
+from pytest_failure_taxonomy.report.model import SCHEMA_ID
 from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
@@ -54,6 +54,7 @@ from tests.helpers.reports import (
     make_failure,
     make_full_run,
     make_report,
+    make_report_value,
     make_run,
 )
 from tests.unit.report.test_build import _run
@@ -127,9 +128,9 @@ def test_a_page_says_what_all_faces_say(scene: str) -> None:
     """Headline, causes in their order, advice and codes; the same page each time."""
     report = SCENES[scene]()
     assert_valid_report(report)
-    page = render(report)
-    assert page == render(report)
-    words, summary = words_of(page), summarise(report)
+    page = render(decode_report(report))
+    assert page == render(decode_report(report))
+    words, summary = words_of(page), summarise(decode_report(report))
     for each in (
         summary.headline,
         summary.left,
@@ -149,7 +150,7 @@ def test_a_page_says_what_all_faces_say(scene: str) -> None:
 
 def test_the_only_cause_is_said_once() -> None:
     """In the title and the headline, and then in the traceback alone."""
-    page = render(one_failure())
+    page = render(decode_report(one_failure()))
     said = "assert {'discount': ...': '0.00 USD'} == {'discount': ...': '0.00 EUR'}"
     assert re.findall("<h[1-6].*?</h[1-6]>", unescape(page))[0].count(said) == 1
     assert words_of(page).count(said) == 3  # with the <title>
@@ -163,14 +164,14 @@ def test_an_ambiguous_verdict_names_what_else_it_may_have_been() -> None:
     assert report["verdict"]["kind"] == "process.killed"
     assert report["verdict"]["ambiguous"] == ["process.oom", "process.killed"]
     assert "It may also have been process.oom: what was seen" in words_of(
-        render(report)
+        render(decode_report(report))
     )
 
 
 def test_codes_stand_at_the_end_and_failure_types_in_the_data() -> None:
     """What programs read frightens nobody; stages are named where they are used."""
     report = one_failure()
-    page = render(report)
+    page = render(decode_report(report))
     words = words_of(page)
     assert "VERIFICATION_FAILED" not in words
     assert "final_test" not in words
@@ -179,7 +180,7 @@ def test_codes_stand_at_the_end_and_failure_types_in_the_data() -> None:
     )
     assert Elements(page).rows["failures"][0]["type"] == "VERIFICATION_FAILED"
     report["run"]["stage"] = "setup"
-    assert "stage setup" in words_of(render(report))
+    assert "stage setup" in words_of(render(decode_report(report)))
 
 
 LIBRARY: Final = "/usr/lib/python3.13/socket.py"
@@ -275,7 +276,7 @@ def test_the_place_of_a_failure_is_the_users() -> None:
 def test_a_list_leads_to_the_cards(count: int) -> None:
     """One entry a cause, in the order of the cards; none of a cause that is alone."""
     report = many_causes(count)
-    page = render(report)
+    page = render(decode_report(report))
     entries = re.findall(r'<li><a href="#(cause-\d+)">.*?</li>', page)
     expected = [f"cause-{number}" for number in range(1, count + 1)]
     assert entries == (expected if count > 1 else [])
@@ -293,7 +294,7 @@ def test_a_list_leads_to_the_cards(count: int) -> None:
 def test_a_report_with_everything_has_all_of_it_on_its_page() -> None:
     """Whatever a report has a place for is shown, but for what the script shows."""
     report = make_report(make_full_run())
-    page = render(report)
+    page = render(decode_report(report))
     words = words_of(page)
     for each in (
         "KeyError: 'x'",
@@ -322,7 +323,7 @@ def test_a_report_with_everything_has_all_of_it_on_its_page() -> None:
 
 def test_nothing_but_the_pages_own_script_and_style_may_run() -> None:
     """The policy allows two hashes, and those are of what is there; nothing is loaded."""
-    elements = Elements(render(one_failure()))
+    elements = Elements(render(decode_report(one_failure())))
     (policy,) = (
         str(given["content"])
         for _, given in elements.tags
@@ -349,7 +350,10 @@ def test_no_text_of_a_report_makes_an_element(text: str) -> None:
     # A node id has as many parts in both: what stands before the first `::` is shown as a file.
     alike = "::".join("x" for _ in text.split("::"))
     plain, hostile = (_filled_with(each) for each in (alike, text or "x"))
-    expected, found = Elements(render(plain)), Elements(render(hostile))
+    expected, found = (
+        Elements(render(decode_report(plain))),
+        Elements(render(decode_report(hostile))),
+    )
     lines = text.replace("\r\n", "\n").count("\n")
     if lines == 0:
         structure = [
@@ -386,7 +390,7 @@ def test_any_evidence_makes_a_page(
 ) -> None:
     """Whatever was seen of a run, its page can be made, and its JSON read."""
     report = make_report(run, completeness=completeness)
-    assert Elements(render(report)).rows["failures"] is not None
+    assert Elements(render(decode_report(report))).rows["failures"] is not None
 
 
 _ANY_JSON: Final = st.recursive(
@@ -404,11 +408,11 @@ _ANY_JSON: Final = st.recursive(
 def test_extensions_of_any_type_make_a_page(own: dict[str, Any]) -> None:
     """Extensions are open; what an old report has under our own key is read or refused."""
     report = {**one_failure(), "extensions": {"pytest_failure_taxonomy": own}}
-    assert "1 of 61 tests failed" in render(report)
+    assert "1 of 61 tests failed" in render(decode_report(report))
     versions = {"$schema": SCHEMA_ID.replace("1.3", "1.2"), "schema_version": "1.2"}
     with suppress(DecodeError):
         loaded = as_json(decode_report({**report, **versions}))
-        assert "1 of 61 tests failed" in render(loaded)
+        assert "1 of 61 tests failed" in render(decode_report(loaded))
 
 
 def test_control_characters_are_shown_as_escapes() -> None:
@@ -416,7 +420,7 @@ def test_control_characters_are_shown_as_escapes() -> None:
     report = copy.deepcopy(one_failure())
     report["failures"][0]["traceback"] = "E   \x1b[31mred\u202e\r\nE   end"
     report["verdict"]["message"] = "a\x07b"
-    page = render(report)
+    page = render(decode_report(report))
     assert "a\\x07b" in page
     lines = Elements(page).rows["lines"]
     assert lines == ["E   \\x1b[31mred\\u202e", "E   end"]
@@ -448,7 +452,10 @@ def test_lines_of_a_traceback_are_told_apart(line: str, name: str) -> None:
 
 def test_a_run_that_died_has_the_moment_and_what_was_running() -> None:
     """Its record names no test that passed, and the page says so; what hung took longest."""
-    timing, page = timing_of(as_value(stall())), words_of(render(stall()))
+    timing, page = (
+        timing_of(decode_report(stall())),
+        words_of(render(decode_report(stall()))),
+    )
     assert "no list of all tests: what a run leaves that died" in page
     assert "1 test running at the end" in page
     assert timing.running[0][1] == 9.0
@@ -459,14 +466,14 @@ def test_a_run_that_died_has_the_moment_and_what_was_running() -> None:
 
 def test_a_worker_that_died_is_not_idle_afterwards() -> None:
     """Its lane ends there, and the others go on."""
-    timing = timing_of(as_value(worker_died()))
+    timing = timing_of(decode_report(worker_died()))
     assert [lane.name for lane in timing.lanes] == ["gw0", "gw1", "gw2", "gw3"]
     dead, alive = timing.lanes[2:]
     assert alive.death is None
     assert dead.death is not None
     assert dead.death < timing.end - 1
     assert dead.idle < alive.idle
-    page = words_of(render(worker_died()))
+    page = words_of(render(decode_report(worker_died())))
     assert f"idle, died after {seconds_words(dead.death)}" in page
     assert timing.death is None
 
@@ -476,7 +483,7 @@ def test_workers_stand_in_the_order_of_their_numbers() -> None:
     report = copy.deepcopy(one_failure())
     for number, test in enumerate(report["tests"]):
         test["worker"] = f"gw{number % NUMBER}"
-    lanes = [lane.name for lane in timing_of(as_value(report)).lanes]
+    lanes = [lane.name for lane in timing_of(decode_report(report)).lanes]
     assert lanes == [f"gw{number}" for number in range(NUMBER)]
 
 
@@ -484,8 +491,10 @@ def test_a_page_says_where_a_timeline_is_missing() -> None:
     """Without a list of all tests it says so, and how to get one."""
     report = make_report()
     assert report["tests"] is None
-    assert "This report has no list of all tests" in words_of(render(report))
-    assert "--failure-taxonomy-html" in words_of(render(report))
+    assert "This report has no list of all tests" in words_of(
+        render(decode_report(report))
+    )
+    assert "--failure-taxonomy-html" in words_of(render(decode_report(report)))
 
 
 def test_counts_that_overlap_say_so() -> None:
@@ -504,7 +513,7 @@ def test_counts_that_overlap_say_so() -> None:
     )
     counts = Counts(collected=4, passed=2, failed=2, errors=1)
     report = make_report(make_run(failures=failures, counts=counts, tests=tests))
-    page = render(report)
+    page = render(decode_report(report))
     assert re.findall(
         r'<rect class="fill-(\w+)" x="[\d.]+%" width="([\d.]+)%"', page
     ) == [
@@ -528,7 +537,7 @@ def test_numbers_of_any_size_are_shown() -> None:
     report["summary"]["passed"] = 2**62
     report["run"]["duration_seconds"] = 1.7e308
     report["tests"][0]["duration_seconds"] = 1.7e308
-    assert Elements(render(report)).rows["tests"]
+    assert Elements(render(decode_report(report))).rows["tests"]
 
 
 @pytest.mark.slow
@@ -536,7 +545,7 @@ def test_what_the_report_only_names_is_named_on_the_page() -> None:
     """A report lists a thousand failures in full; the page has the others' names."""
     report = many()
     assert len(report["failures"]) == 1_000
-    rows = Elements(render(report)).rows
+    rows = Elements(render(decode_report(report))).rows
     assert len(rows["failures"]) == 2_000
     assert sum(row.get("only", False) for row in rows["failures"]) == 1_000
 
@@ -544,12 +553,12 @@ def test_what_the_report_only_names_is_named_on_the_page() -> None:
 @pytest.mark.slow
 def test_a_large_page_stays_small() -> None:
     """10,000 tests and 2,000 failures take less than 3 MB."""
-    assert len(render(many()).encode()) < 3_000_000
+    assert len(render(decode_report(many())).encode()) < 3_000_000
 
 
 def test_a_run_that_is_still_running_is_no_success() -> None:
     """Its page doesn't look green."""
-    page = render(make_report(make_run(), completeness="running"))
+    page = render(make_report_value(make_run(), completeness="running"))
     assert '<body class="open">' in page
     assert "not ended" in words_of(page)
 
@@ -569,7 +578,7 @@ def test_a_bench_has_what_changed_since_its_baseline() -> None:
         old, compare_with_baseline(old, [compared_run(older, "old.json")])
     )
     report["bench"] = [judged.model_dump(mode="json")]
-    page = unescape(render(report))
+    page = unescape(render(decode_report(report)))
     assert "<dt>compared with</dt><dd>earlier</dd>" in page
     assert "<caption>Cases that changed</caption>" in page
     row = re.search(r'<tr><th scope="row">mail-003</th><td>(.*?)</td>', page)
@@ -579,7 +588,7 @@ def test_a_bench_has_what_changed_since_its_baseline() -> None:
 
 def test_a_bench_has_its_tags_and_reducers() -> None:
     """The scores of each tag are a table, and what a reducer makes of the cases is a figure."""
-    page = render(SCENES["bench"]())
+    page = render(decode_report(SCENES["bench"]()))
     assert "<caption>Scores by tag</caption>" in page
     assert re.search(r'<th scope="row">unusual</th><td class="number">\d+</td>', page)
     assert re.search(r"<dt>majority</dt><dd>0\.\d{3}</dd>", page)

@@ -15,6 +15,7 @@ from junitparser import JUnitXml
 
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.faces.junit import XUNIT1, XUNIT2, address, render
+from pytest_failure_taxonomy.report.load import decode_report
 from pytest_failure_taxonomy.report.write import encode
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
@@ -23,7 +24,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RaisedException,
 )
 from tests.helpers.past_runs import report_as_json
-from tests.helpers.reports import make_failure, make_report, make_run
+from tests.helpers.reports import make_failure, make_report_value, make_run
 
 RULES = Path(__file__).parents[2] / "helpers" / "junit_rules.xsd"
 
@@ -52,7 +53,7 @@ def cases_of(text: str) -> dict[tuple[str, str], list[str]]:
 
 def test_everything_that_a_report_has_a_place_for() -> None:
     """Each failure is a case, those of the session, too, and the counts are of the cases."""
-    text = render(make_report())
+    text = render(make_report_value())
     suite = suite_of(text)
     assert cases_of(text) == {
         ("tests.test_cart", "test_total"): [
@@ -84,7 +85,7 @@ def test_everything_that_a_report_has_a_place_for() -> None:
 )
 def test_every_outcome(outcome: str, element: list[str], kind: str | None) -> None:
     """In pytest's and Surefire's words."""
-    text = render(report_as_json(1, test_a=outcome))
+    text = render(decode_report(report_as_json(1, test_a=outcome)))
     assert cases_of(text)["tests.test_x", "test_a"] == element
     suite_of(text)
     if kind is not None:
@@ -94,7 +95,7 @@ def test_every_outcome(outcome: str, element: list[str], kind: str | None) -> No
 def test_a_failure_says_what_sort_it_is() -> None:
     """Its type is the kind; its cause, owner, fingerprint and codes stand above the traceback."""
     report = report_as_json(1, test_a="failed", test_b="passed")
-    suite = suite_of(render(report))
+    suite = suite_of(render(decode_report(report)))
     (case,) = [each for each in suite if each.name == "test_a"]
     (result,) = case.result
     assert (result.type, result.message) == (
@@ -112,7 +113,7 @@ def test_a_failure_says_what_sort_it_is() -> None:
 
 def test_files_and_properties_in_the_older_dialect() -> None:
     """GitLab shows the file, and other readers the properties, that Jenkins' schema refuses."""
-    text = render(report_as_json(1, test_a="failed"), family=XUNIT1)
+    text = render(decode_report(report_as_json(1, test_a="failed")), family=XUNIT1)
     (case,) = ElementTree.fromstring(text).iter("testcase")
     assert case.get("file") == "tests/test_x.py"
     given = {each.get("name"): each.get("value") for each in case.iter("property")}
@@ -123,7 +124,7 @@ def test_files_and_properties_in_the_older_dialect() -> None:
 
 def test_earlier_attempts_are_reruns() -> None:
     """A test that failed each time has its earlier attempts in Surefire's words."""
-    text = render(make_report(make_run(failures=(make_failure(attempts=3),))))
+    text = render(make_report_value(make_run(failures=(make_failure(attempts=3),))))
     assert cases_of(text)["tests.test_cart", "test_total"] == [
         "rerunFailure",
         "rerunFailure",
@@ -142,7 +143,7 @@ def test_a_death_has_a_case_of_its_own() -> None:
             InFlightTest(nodeid="t.py::test_b", phase="call", elapsed_seconds=2.0),
         ),
     )
-    text = render(make_report(run, completeness="reconstructed"))
+    text = render(make_report_value(run, completeness="reconstructed"))
     suite = suite_of(text)
     assert cases_of(text) == {
         ("t", "test_b"): ["error"],
@@ -154,7 +155,9 @@ def test_a_death_has_a_case_of_its_own() -> None:
 
 def test_a_report_that_is_still_running_is_no_success() -> None:
     """A reader that sees no failure would be green."""
-    text = render({**report_as_json(1, test_a="passed"), "completeness": "running"})
+    text = render(
+        decode_report({**report_as_json(1, test_a="passed"), "completeness": "running"})
+    )
     assert cases_of(text)["failure_taxonomy", "running"] == ["error"]
     assert suite_of(text).errors == 1
 
@@ -181,7 +184,7 @@ def test_any_text_stays_a_text(text: str, family: str) -> None:
         traceback=text,
         exception=RaisedException(type="E", module="m", message=text),
     )
-    made = render(make_report(make_run(failures=(failure,))), family=family)
+    made = render(make_report_value(make_run(failures=(failure,))), family=family)
     root = ElementTree.fromstring(made.encode())
     assert len(list(root.iter("testcase"))) == 1
     assert len(list(root.iter("failure"))) == 1
@@ -191,7 +194,9 @@ def test_any_text_stays_a_text(text: str, family: str) -> None:
 
 def test_a_converted_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From the command line, to stdout and to a file."""
-    (tmp_path / "r.json").write_bytes(encode(report_as_json(1, test_a="failed")))
+    (tmp_path / "r.json").write_bytes(
+        encode(decode_report(report_as_json(1, test_a="failed")))
+    )
     assert main(["convert", str(tmp_path / "r.json"), "--to", "junit"]) == 0
     suite_of(capsys.readouterr().out)
     out = str(tmp_path / "made" / "o.xml")
@@ -211,7 +216,7 @@ def augmented(
     tmp_path: Path, xml: str | None, report: dict[str, Any], *more: str
 ) -> int:
     """Add what a report knows to a file; return the exit code."""
-    (tmp_path / "r.json").write_bytes(encode(report))
+    (tmp_path / "r.json").write_bytes(encode(decode_report(report)))
     if xml is not None:
         (tmp_path / "p.xml").write_text(xml)
     words = ["--to", "junit", "--augment", str(tmp_path / "p.xml"), *more]
@@ -294,7 +299,9 @@ def test_options_that_do_not_fit(
 ) -> None:
     """They are told in one line."""
     monkeypatch.chdir(tmp_path)
-    Path("r.json").write_bytes(encode(report_as_json(1, test_a="failed")))
+    Path("r.json").write_bytes(
+        encode(decode_report(report_as_json(1, test_a="failed")))
+    )
     assert main(["convert", "r.json", *words]) == 2
     assert told in capsys.readouterr().err
 

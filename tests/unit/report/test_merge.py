@@ -17,7 +17,7 @@ from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.amend import judge_causes_again
 from pytest_failure_taxonomy.report.load import as_json, decode_report
-from pytest_failure_taxonomy.report.model import SCHEMA_ID, as_value
+from pytest_failure_taxonomy.report.model import SCHEMA_ID
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import advice_of, merged_runs
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -376,9 +376,9 @@ def test_a_broken_build_goes_back_to_the_commit_of_the_valid_baseline() -> None:
     assert alone["verdict"]["recovery_action"] == "escalate"
     report = merged(baseline, a_run(2, broken))
     assert report["verdict"]["recovery_action"] == "rollback"
-    verdict = as_value(report).verdict
+    verdict = decode_report(report).verdict
     assert verdict is not None
-    first, *others = advice_of(as_value(report), verdict).steps
+    first, *others = advice_of(decode_report(report), verdict).steps
     assert first == f"go back to {commit}, the last commit that worked"
     assert others
     again = judge_causes_again(decode_report(report))
@@ -434,13 +434,15 @@ def test_packages_of_one_repository_are_told_apart(order: tuple[int, int]) -> No
         assert report[name][0]["nodeids"] == [nodeid]
     assert "(api/" in report["causes"][0]["what"]
     assert '"tests/' not in json.dumps(report)
-    lines = [*merged_runs(as_value(report))]
+    lines = [*merged_runs(decode_report(report))]
     assert [line.partition(":")[0] for line in lines] == [
         "final_test, api",
         "final_test, packages/web",
     ]
     command = "PYTHONPATH=api pytest"  # as `python -m pytest` in that folder
-    assert reproduction_of(report).command(nodeid) == f"{command} {nodeid}"
+    assert (
+        reproduction_of(decode_report(report)).command(nodeid) == f"{command} {nodeid}"
+    )
 
 
 def test_packages_are_merged_in_any_order_and_steps() -> None:

@@ -265,14 +265,15 @@ def test_that_a_retry_of_some_tests_hides_it() -> None:
     """Where other tests leave something behind, the failed tests alone pass."""
     report = report_of_one()
     key = report["causes"][0]["key"]
-    advice = summarise(with_proofs(report, {key: POLLUTED})).advice
+    advice = summarise(decode_report(with_proofs(report, {key: POLLUTED}))).advice
     assert (
         advice
         == "a retry won't help; of the failed tests alone it passes, and hides the cause"
     )
     suspected = {**POLLUTED, "status": "suspected"}
     assert (
-        summarise(with_proofs(report, {key: suspected})).advice == "a retry won't help"
+        summarise(decode_report(with_proofs(report, {key: suspected}))).advice
+        == "a retry won't help"
     )
 
 
@@ -281,15 +282,16 @@ def test_the_terminal() -> None:
     report = report_of_one()
     proven = with_proofs(report, {report["causes"][0]["key"]: POLLUTED})
     first, second = words_of(POLLUTED, VICTIM)
-    lines = [line.text for line in verdict_lines(proven, "r.json")]
+    lines = [line.text for line in verdict_lines(decode_report(proven), "r.json")]
     assert lines[2:4] == [first, second]
     assert len(lines) <= 7
     listed = [
-        line.text.strip() for line in causes_with_tests(summarise(proven), AS_REPORTED)
+        line.text.strip()
+        for line in causes_with_tests(summarise(decode_report(proven)), AS_REPORTED)
     ]
     assert listed[1:] == [first, second, COMMAND, VICTIM]
     proven["causes"] *= 3
-    assert verdict_lines(proven, "r.json")[2].text.endswith(f"; {first}")
+    assert verdict_lines(decode_report(proven), "r.json")[2].text.endswith(f"; {first}")
 
 
 def test_what_is_made_of_a_report_keeps_it() -> None:
@@ -318,7 +320,11 @@ def test_each_face_shows_it(name: str) -> None:
     """Whoever reads a cause reads what is proven of it, and what repeats it."""
     report = report_of_one()
     proven = with_proofs(report, {report["causes"][0]["key"]: POLLUTED})
-    shown = render_for_agents(proven) if name == "agent" else render(name, proven)
+    shown = (
+        render_for_agents(decode_report(proven))
+        if name == "agent"
+        else render(name, decode_report(proven))
+    )
     if name == "ctrf":  # its fields
         extra = json.loads(shown)["results"]["extra"]["pytest_failure_taxonomy"]
         assert extra["causes"][0]["proof"] == POLLUTED

@@ -9,13 +9,19 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.faces.terminal import Line, verdict_lines
-from pytest_failure_taxonomy.report.model import as_value
+from pytest_failure_taxonomy.report.load import decode_report
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, Surroundings
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.text import ShownPaths
-from tests.helpers.reports import make_context, make_failure, make_report, make_run
+from tests.helpers.reports import (
+    make_context,
+    make_failure,
+    make_report,
+    make_report_value,
+    make_run,
+)
 
 REFUSED: Final = "nothing listens on 127.0.0.1:5439: fixture db (test_mix.py:5)"
 MISSING: Final = "cachetools is not installed: 12 test files can't be imported"
@@ -87,7 +93,7 @@ def many(count: int, **given: Any) -> dict[str, Any]:
 
 def text_of(report: dict[str, Any], **given: Any) -> list[str]:
     """Return what the terminal shows, 80 columns wide."""
-    lines = verdict_lines(report, "r.json", **given)
+    lines = verdict_lines(decode_report(report), "r.json", **given)
     return [line.text + line.gap(80) + line.tail for line in lines]
 
 
@@ -198,7 +204,10 @@ def test_what_is_not_certain() -> None:
         kind="process.killed",
         ambiguous=["process.oom", "process.killed"],
     )
-    assert summarise(report).codes == "[TIMEOUT process.killed or process.oom, likely]"
+    assert (
+        summarise(decode_report(report)).codes
+        == "[TIMEOUT process.killed or process.oom, likely]"
+    )
 
 
 def test_an_exit_code_alone() -> None:
@@ -209,7 +218,9 @@ def test_an_exit_code_alone() -> None:
         confidence="likely",
         ambiguous=["test.failed", "test.setup_error", "collection.error"],
     )
-    assert summarise(report).codes == "[TESTS_FAILED test.failed, likely]"
+    assert (
+        summarise(decode_report(report)).codes == "[TESTS_FAILED test.failed, likely]"
+    )
 
 
 @pytest.mark.parametrize(
@@ -228,7 +239,10 @@ def test_whether_a_retry_helps(
     """It is the verdict's own answer; what of several causes speaks against it is counted."""
     causes = [cause("x", retryable=each) for each in of_causes]
     assert (
-        summarise(report_of(*causes, message="m", retryable=retryable)).advice == advice
+        summarise(
+            decode_report(report_of(*causes, message="m", retryable=retryable))
+        ).advice
+        == advice
     )
 
 
@@ -238,10 +252,16 @@ def test_assertions_speak_against_a_retry() -> None:
     found = {**report["causes"][0], "retryable": False}
     report["causes"] = [cause(REFUSED, retryable=True, nodeids=[]), found]
     report["verdict"]["retryable"] = False
-    assert summarise(report).advice == "a retry won't help, an assertion failed"
+    assert (
+        summarise(decode_report(report)).advice
+        == "a retry won't help, an assertion failed"
+    )
     found["count"] = 2
-    assert summarise(report).advice == "a retry won't help, assertions failed"
-    decoded = as_value(report)
+    assert (
+        summarise(decode_report(report)).advice
+        == "a retry won't help, assertions failed"
+    )
+    decoded = decode_report(report)
     (failure,) = summarise(decoded).causes[1].failures
     assert failure is decoded.failures[0]
 
@@ -253,7 +273,7 @@ def test_the_history_of_several_causes() -> None:
         cause(REFUSED, history=KNOWN, count=7),
         message="8 of 9, 2",
     )
-    assert [line.text for line in verdict_lines(report, "")][1:4] == [
+    assert [line.text for line in verdict_lines(decode_report(report), "")][1:4] == [
         "8 of 9, 2, 2 causes: 1 new, 1 known",
         f"  1 x {ASSERTION} [new]",
         f"  7 x {REFUSED} [known since 2026-11-03, 14 runs]",
@@ -282,13 +302,16 @@ def test_the_counts_of_a_history_are_those_of_all_causes() -> None:
     """They add up to the number before them, or are left out."""
     known = cause(ASSERTION, history=KNOWN, count=7)
     report = report_of(known, known, message="14 tests failed, 2 causes")
-    assert summarise(report).headline == "14 tests failed, 2 causes: 2 known"
+    assert (
+        summarise(decode_report(report)).headline
+        == "14 tests failed, 2 causes: 2 known"
+    )
     unasked = cause(REFUSED, fingerprints=["f"])
     report["causes"] = [known, unasked]
-    assert summarise(report).headline == "14 tests failed, 2 causes"
+    assert summarise(decode_report(report)).headline == "14 tests failed, 2 causes"
     report["causes"] = [known, known]
     report["limits"]["causes_omitted"] = 3
-    assert summarise(report).headline == "14 tests failed, 2 causes"
+    assert summarise(decode_report(report)).headline == "14 tests failed, 2 causes"
 
 
 def test_the_history_of_one_cause() -> None:
@@ -298,7 +321,9 @@ def test_the_history_of_one_cause() -> None:
     )
     flaky = {"state": "flaky", "flaky_runs": 10, "flaky_failures": 3}
     report["causes"][0]["history"] = {**KNOWN, **flaky}
-    assert summarise(report).headline.endswith("(test_mix.py:10) [flaky: 3 of 10 runs]")
+    assert summarise(decode_report(report)).headline.endswith(
+        "(test_mix.py:10) [flaky: 3 of 10 runs]"
+    )
 
 
 def test_paths_from_where_pytest_was_started() -> None:
@@ -307,7 +332,7 @@ def test_paths_from_where_pytest_was_started() -> None:
         cause("assert 1: test_x (sub/test_a.py:3)", nodeids=["sub/test_a.py::test_x"]),
         message="1 of 2 tests failed: assert 1: test_x (sub/test_a.py:3)",
     )
-    summary = summarise(report, ShownPaths("/root/x", "/root/x/sub"))
+    summary = summarise(decode_report(report), ShownPaths("/root/x", "/root/x/sub"))
     assert summary.causes[0].text == "assert 1: test_x (test_a.py:3)"
     assert summary.headline.endswith("test_x (test_a.py:3)")
 
@@ -343,7 +368,7 @@ def test_the_command_keeps_the_options_of_the_run(
     """But for what selects tests, writes reports, or changes what is shown."""
     context = make_context(args=tuple(args))
     run = reproduction_of(
-        make_report(make_run(failures=(make_failure(),)), context=context)
+        make_report_value(make_run(failures=(make_failure(),)), context=context)
     )
     assert run.command("a.py::t") == f"pytest{options} a.py::t"
 
@@ -353,7 +378,7 @@ def test_a_process_that_left_is_run_by_the_command_that_sees_it() -> None:
     left = make_run(exit=ProcessExit(code=0, source="watcher"), finished=False)
     report = make_report(left, context=make_context(args=("-x", "-p", "no:randomly")))
     assert {each["kind"] for each in report["reasons"]} == {"process.exited"}
-    command = reproduction_of(report).command("a.py::t")
+    command = reproduction_of(decode_report(report)).command("a.py::t")
     assert command == "failure-taxonomy run -- pytest -p no:randomly a.py::t"
 
 
@@ -363,7 +388,7 @@ def test_what_a_command_can_not_have() -> None:
         args=("--token", "[REDACTED:field]"),
         surroundings=Surroundings(variables=("PYTEST_ADDOPTS",), cache=False),
     )
-    run = reproduction_of(make_report(make_run(), context=context))
+    run = reproduction_of(make_report_value(make_run(), context=context))
     assert run.missing == (
         "--token, which had a value that the report doesn't have",
         "the environment variable PYTEST_ADDOPTS, which the run had",
@@ -391,7 +416,10 @@ def test_the_command_starts_pytest_as_the_run(
     """The same folder comes first on `sys.path`; options that run code are none of Python's."""
     context = make_context(args=(), surroundings=Surroundings(python=python, path=path))
     report = make_report(make_run(failures=(make_failure(),)), context=context)
-    assert reproduction_of(report).command("a.py::t") == f"{program} a.py::t"
+    assert (
+        reproduction_of(decode_report(report)).command("a.py::t")
+        == f"{program} a.py::t"
+    )
 
 
 @pytest.mark.parametrize(
@@ -415,4 +443,4 @@ def test_the_command_starts_pytest_as_the_run(
 )
 def test_commands_are_for_a_shell(nodeid: str, command: str) -> None:
     """They are quoted; where a node id can't be given to a shell, what is around it is run."""
-    assert reproduction_of(make_report(make_run())).command(nodeid) == command
+    assert reproduction_of(make_report_value(make_run())).command(nodeid) == command

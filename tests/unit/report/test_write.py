@@ -10,20 +10,24 @@ from typing import Final
 
 import pytest
 
+from pytest_failure_taxonomy.report.load import as_json
+from pytest_failure_taxonomy.report.model import Section
 from pytest_failure_taxonomy.report.write import encode, write_report
 from pytest_failure_taxonomy.survive.layout import RESERVE_BYTES
 from pytest_failure_taxonomy.survive.writer import allocate_file
 from pytest_failure_taxonomy.system import files
 from pytest_failure_taxonomy.system.files import open_folder
 from pytest_failure_taxonomy.system.interpreter import isolate_module
+from pytest_failure_taxonomy.taxonomy.values import replace
+from tests.helpers.reports import make_report_value
 
 keeps_room = pytest.mark.skipif(
     not hasattr(os, "posix_fallocate"),
     reason="the system can't allocate a file's blocks",
 )
 
-REPORT: Final = {"verdict": None, "failures": [{"message": "x" * 1_000}]}
-LARGE: Final = {"verdict": "x" * RESERVE_BYTES}
+REPORT: Final = make_report_value()
+LARGE: Final = replace(REPORT, notes=("x" * RESERVE_BYTES,))
 
 
 def keep_room(path: Path, size: int) -> None:
@@ -86,12 +90,15 @@ def test_no_room_can_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_each_item_of_a_list_stands_on_a_line() -> None:
     """Whatever is in the items: lists, quotes and commas, or nothing."""
-    items = [{"a": ["x", ", ", '", "']}, [], "y", {}]
-    lines = encode({"first": items, "second": []}).decode().splitlines()
-    first, *others, last = lines[1:-2]
-    assert (first, last) == (' "first": [', " ],")
-    assert [json.loads(each.removesuffix(",")) for each in others] == items
-    assert json.loads("".join(lines)) == {"first": items, "second": []}
+    items: Section = ({"a": ["x", ", ", '", "']}, {"b": []}, {"c": "y"}, {})
+    report = replace(REPORT, bench=items, stalls=())
+    lines = encode(report).decode().splitlines()
+    start = lines.index(' "bench": [') + 1
+    end = start + len(items)
+    assert [json.loads(each.removesuffix(",")) for each in lines[start:end]] == [*items]
+    assert lines[end] == " ],"
+    assert ' "stalls": [],' in lines
+    assert json.loads("".join(lines)) == as_json(report)
 
 
 def test_the_reserve_stays_where_there_is_room(report: Path, reserve: Path) -> None:
@@ -125,7 +132,7 @@ def test_a_reader_never_sees_half_a_report(
     with report.open() as reader:
         write_report(report, REPORT, reserve)
         assert reader.read() == "running"
-    assert json.loads(report.read_bytes()) == REPORT
+    assert json.loads(report.read_bytes()) == as_json(REPORT)
 
 
 @pytest.mark.parametrize("size", [len(encode(REPORT)), len(encode(REPORT)) - 1])
@@ -166,12 +173,12 @@ def test_no_reserve(report: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> 
         reserve.parent.mkdir()
         keep_room(reserve, RESERVE_BYTES)
 
-        def replace(source: str, target: str, **folders: int) -> None:
+        def take(source: str, target: str, **folders: int) -> None:
             if os.path.basename(source) == reserve.name:
                 reserve.unlink()
             os.replace(source, target, **folders)
 
-        monkeypatch.setattr(isolate_module(os), "replace", replace)
+        monkeypatch.setattr(isolate_module(os), "replace", take)
     with pytest.raises(OSError, match="No space left on device"):
         write_report(report, REPORT, reserve)
     assert report.read_text() == "running"
@@ -188,4 +195,4 @@ def test_a_report_that_is_too_large(
             write_report(report, LARGE, reserve)
     assert names(report.parent) == ["report.json", "reserve"]
     write_report(report, LARGE, reserve)
-    assert json.loads(report.read_bytes()) == LARGE
+    assert json.loads(report.read_bytes()) == as_json(LARGE)

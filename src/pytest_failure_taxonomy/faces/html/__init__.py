@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.faces.html import rows
 from pytest_failure_taxonomy.report.frames import classed_lines, code_of
-from pytest_failure_taxonomy.report.model import FailureReport, JSONObject, as_value
+from pytest_failure_taxonomy.report.model import FailureReport, JSONObject
 from pytest_failure_taxonomy.report.summary import merged_runs, summarise
 from pytest_failure_taxonomy.taxonomy.evidence import MemoryUse
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
@@ -45,9 +45,7 @@ _PART_OF_OUTCOME: Final = {"error": "errors", "flaky": "passed"}
 _BINS: Final = 10
 
 
-def render(
-    report: FailureReport | JSONObject, *, kept: Mapping[str, Any] | None = None
-) -> str:
+def render(report: FailureReport, *, kept: Mapping[str, Any] | None = None) -> str:
     """Return a report as one HTML page.
 
     Args:
@@ -66,7 +64,7 @@ def render(
         "require-trusted-types-for 'script'",
         "trusted-types 'none'",
     )
-    visible = rows.shown(replace(as_value(report), extensions={}))
+    visible = rows.shown(replace(report, extensions={}))
     summary = summarise(visible)
     timing = rows.timing_of(visible)
     made = rows.Rows(visible, summary)
