@@ -211,7 +211,7 @@ _BENCH_ROWS = (
 BENCH_OPTIONS = {row.name: row for row in _BENCH_ROWS}
 """The same of benches. What is a setting of a task class has its name."""
 
-_TYPES: dict[str, tuple[dict[str, Any], Any, Any]] = {
+_TYPES: dict[str, tuple[dict[str, object], Any, Any]] = {
     "flag": ({"action": "store_true", "default": False}, "bool", False),
     "list": ({"action": "append"}, "linelist", []),
 }
@@ -276,7 +276,7 @@ def accept_types_of_toml(config: Any) -> None:
         config: of a pytest that has read its configuration file.
     """
     # Not public; pytest 8 has texts alone, and under another name.
-    ini_values: dict[str, Any] = getattr(config, "_inicfg", {})
+    ini_values: dict[str, object] = getattr(config, "_inicfg", {})
     for option in (*_ROWS, *_BENCH_ROWS):
         entry: Any = ini_values.get(option.dest)
         value = getattr(entry, "value", None)

@@ -56,7 +56,7 @@ _UNSEEN_IN_LINES: Final = rf"[{_UNSEEN}]|\r(?!\n)|{_SHAPING}"
 _COMMAND: Final = re.compile(r"(?<=#)#(?=[A-Za-z]{0,20}\[)|(?m:^)[^\S\n]*:(?=:)")
 
 
-def bench_name(bench: Mapping[str, Any]) -> str:
+def bench_name(bench: Mapping[str, object]) -> str:
     """Return the name of a bench in a report, with the label of its system if it has several."""
     name = str(bench["task_class"])
     label = bench.get("system_label")

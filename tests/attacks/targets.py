@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pytest_failure_taxonomy import FailureReason, FailureType, find_marker, load_report
 from pytest_failure_taxonomy.errors import LogError, ReportError, RulesError
@@ -18,7 +18,7 @@ from pytest_failure_taxonomy.faces import FORMATS, render
 from pytest_failure_taxonomy.faces.agent import render as render_for_agents
 from pytest_failure_taxonomy.logs.foreign import report_from
 from pytest_failure_taxonomy.logs.harness_folders import trials_in
-from pytest_failure_taxonomy.logs.log_answer import classify_log
+from pytest_failure_taxonomy.logs.log_answer import ANSWERS, LogAnswer, classify_log
 from pytest_failure_taxonomy.logs.trials import Trial, report_of
 from pytest_failure_taxonomy.redaction.secrets import Secrets
 from pytest_failure_taxonomy.report.load import (
@@ -107,9 +107,10 @@ def log(data: bytes, folder: Path) -> None:
     pieces = [data[start : start + PIECE] for start in range(0, len(data), PIECE)]
     assert _classify(pieces) == answer
     if answer is not None:
-        assert answer["reason"] in REASONS
-        assert answer["failure_type"] in TYPES
-        json.dumps(answer, allow_nan=False).encode("ascii")
+        content = ANSWERS.encode(answer)
+        assert content["reason"] in REASONS
+        assert content["failure_type"] in TYPES
+        json.dumps(content, allow_nan=False).encode("ascii")
 
 
 def faces(data: bytes, folder: Path) -> None:
@@ -207,7 +208,7 @@ def _complete(path: Path, run_id: str, state: bytes, events: bytes) -> None:
         assert_valid_report(as_json(completed))
 
 
-def _classify(chunks: list[bytes]) -> dict[str, Any] | None:
+def _classify(chunks: list[bytes]) -> LogAnswer | None:
     try:
         return classify_log(chunks, name="log")
     except LogError:

@@ -64,7 +64,7 @@ def import_callable(target: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]  # callable() says no more of it
 
 
-Grade = Callable[[dict[str, Any], object], dict[str, Any]]
+Grade = Callable[[dict[str, object], object], object]
 """The function `grade` of a rubric: takes the fields of a case and an output."""
 
 

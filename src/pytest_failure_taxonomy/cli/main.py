@@ -50,7 +50,7 @@ def command_line(given: Sequence[str]) -> argparse.ArgumentParser:
     top = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     others = ["for harnesses and benches:"]
     parents: dict[str, argparse.ArgumentParser] = {}
-    below: dict[str, Any] = {}
+    below: dict[str, argparse._SubParsersAction[argparse.ArgumentParser]] = {}
     table = tomllib.loads(
         files("pytest_failure_taxonomy.cli")
         .joinpath("commands.toml")
@@ -94,7 +94,7 @@ def _add_arguments(
     entries: Iterable[dict[str, Any]],
     table: Mapping[str, Any],
 ) -> None:
-    groups: dict[str, Any] = {}
+    groups: dict[str, argparse._ArgumentGroup] = {}
     for entry in entries:
         for argument in table["shared"][entry["use"]] if "use" in entry else [entry]:
             given = dict(argument)

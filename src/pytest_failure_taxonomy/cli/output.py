@@ -255,7 +255,7 @@ class _Cells(Formatter):
 def columns_of(
     cells: Mapping[str, str],
     words: Mapping[str, Callable[[Any], str]],
-    names: Mapping[str, Any] = MappingProxyType({}),
+    names: Mapping[str, object] = MappingProxyType({}),
 ) -> list[Column]:
     """Return the columns of a table that a file of data describes.
 
@@ -309,7 +309,7 @@ def markdown_table(columns: Sequence[Column], rows: Iterable[Any]) -> str:
     )
 
 
-def csv_text(rows: Sequence[dict[str, Any]], *, is_quoted: bool = False) -> str:
+def csv_text(rows: Sequence[dict[str, object]], *, is_quoted: bool = False) -> str:
     """Return rows as CSV, with the names of the first one's fields as its head.
 
     Args:

@@ -34,7 +34,7 @@ from pytest_failure_taxonomy.text import safe_text
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.faces.terminal import Line
-    from pytest_failure_taxonomy.report.model import FailureReport, JSONObject
+    from pytest_failure_taxonomy.report.model import FailureReport, Section
     from pytest_failure_taxonomy.survive.facts import ProcessEnd
 
 _FAILED: Final = 1
@@ -253,11 +253,13 @@ def _render(options: argparse.Namespace) -> str:
     return render(options.to, report)
 
 
-def _find_cases(report: FailureReport, options: argparse.Namespace) -> dict[str, Any]:
+def _find_cases(
+    report: FailureReport, options: argparse.Namespace
+) -> dict[str, object]:
     """Return what a page shows of the cases of benches, by run id."""
     from pytest_failure_taxonomy.option_files import STORAGE
 
-    read_cases: Callable[[Any, Path], dict[str, Any]]
+    read_cases: Callable[[Any, Path], dict[str, object]]
     read_cases = import_named(options.asks["cases"])
     if options.bench_storage is not None:
         cases = read_cases(report.bench, options.bench_storage)
@@ -298,11 +300,10 @@ def merge(options: argparse.Namespace) -> int:
             "merge: --by task makes a report for each; give -o FOLDER for them"
         )
 
-    def join_shards(shards: Sequence[JSONObject]) -> Sequence[JSONObject]:
+    def join_shards(shards: Section) -> Section:
         if not shards:
             return ()  # and the bench need not be imported
-        joined: list[JSONObject] = import_named(options.asks["shards"])(shards)
-        return joined
+        return tuple(import_named(options.asks["shards"])(shards))
 
     mergers: dict[str, Merger] = {}
     problems: list[str] = []
@@ -410,7 +411,7 @@ def finalize(options: argparse.Namespace) -> int:
 
 def classify(options: argparse.Namespace) -> int:
     """Print why a run failed of which there is only a log."""
-    from pytest_failure_taxonomy.logs.log_answer import classify_log
+    from pytest_failure_taxonomy.logs.log_answer import ANSWERS, classify_log
     from pytest_failure_taxonomy.logs.log_lines import open_log
 
     code: int | None = options.exit_code
@@ -428,8 +429,8 @@ def classify(options: argparse.Namespace) -> int:
             else judgement.exit_code_from_returncode(code),
             shown=Secrets().redact,
         )
-    output.answer_json(found)
-    return 0 if found["reason"] is None else _FAILED
+    output.answer_json(ANSWERS.encode(found))
+    return 0 if found.reason is None else _FAILED
 
 
 def schema(options: argparse.Namespace) -> int:

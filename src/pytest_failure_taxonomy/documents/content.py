@@ -243,7 +243,7 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
     values = dict(pairs)
     if len(values) != len(pairs):
         counts = Counter([key for key, _ in pairs])

@@ -306,8 +306,8 @@ class _Reader:
             f"the tag {quoted(known + tag)} is not supported; write a plain value"
         )
 
-    def _mapping(self, node: yaml.MappingNode) -> dict[str, Any]:
-        values: dict[str, Any] = {}
+    def _mapping(self, node: yaml.MappingNode) -> dict[str, object]:
+        values: dict[str, object] = {}
         places = self.places[id(node)] = {}
         for key_node, each in node.value:
             key = self._key(key_node)

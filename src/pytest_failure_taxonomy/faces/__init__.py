@@ -80,7 +80,7 @@ def show_faces(
     report: FailureReport,
     faces: Faces,
     annotate: Callable[[str], object] | None = None,
-    kept: Mapping[str, Any] | None = None,
+    kept: Mapping[str, object] | None = None,
 ) -> list[str]:
     """Show the faces of a run; return in words what could not be shown.
 

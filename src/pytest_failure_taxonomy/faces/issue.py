@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from shlex import quote
-from typing import Any, Final
+from typing import Final
 
 from pytest_failure_taxonomy.report.markup import as_code, folded
 from pytest_failure_taxonomy.report.model import FailureReport
@@ -76,7 +76,7 @@ def _is_whole(report: FailureReport) -> bool:
 
 def _issue(
     report: FailureReport, cause: CauseSummary, again: Reproduction
-) -> dict[str, Any]:
+) -> dict[str, object]:
     key = cause.key  # of a report that anybody may have written
     if not _KEY.fullmatch(key):
         key = sha256(key.encode("utf-8", "replace")).hexdigest()[:16]

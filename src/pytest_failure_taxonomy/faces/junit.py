@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from xml.etree import ElementTree as ET
 
 from pytest_failure_taxonomy.errors import ReportError
@@ -146,7 +146,7 @@ def _describe_run(suite: ET.Element, report: FailureReport) -> None:
     suite.set("timestamp", run.started_at)
     if suite.get("time") is None:
         suite.set("time", _seconds(run.duration_seconds))
-    properties: dict[str, Any] = {
+    properties: dict[str, object] = {
         "run": run.id,
         "stage": run.stage,
         "completeness": report.completeness,
@@ -168,7 +168,7 @@ def _describe_run(suite: ET.Element, report: FailureReport) -> None:
     _fill(suite, properties)
 
 
-def _fill(element: ET.Element, fields: Mapping[str, Any]) -> None:
+def _fill(element: ET.Element, fields: Mapping[str, object]) -> None:
     """Add what is known to the properties of a suite or a test case."""
     properties = element.find("properties")
     if properties is None:

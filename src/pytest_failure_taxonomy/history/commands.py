@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.resources import files
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypedDict, TypeVar
 
 from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.output import Column, answer, tell
@@ -233,7 +233,7 @@ def new(options: argparse.Namespace) -> int:
     for group in report.groups:
         state = states[group.fingerprint]
         proof = proofs.get(group.fingerprint)
-        row: dict[str, Any] = {"state": state.state, "words": state_words(state)}
+        row: dict[str, object] = {"state": state.state, "words": state_words(state)}
         row |= {name: getattr(group, name) for name in _OF_GROUP}
         row["proof"] = None if proof is None else proof.type
         rows.append(row | {name: getattr(state, name) for name in _OF_STATE})
@@ -295,19 +295,34 @@ def prune(options: argparse.Namespace) -> int:
     return 0
 
 
-def _table(name: str) -> dict[str, Any]:
+class _Table(TypedDict, total=False):
+    """What `commands.toml` has of a command."""
+
+    asks: str
+    """Module and name of the function that answers."""
+    given: Mapping[str, object]
+    """What that one is given besides."""
+    columns: Mapping[str, str]
+    lines: Mapping[str, str]
+    """The same for one row alone."""
+    nothing: str
+    """What is said where there are no rows."""
+    leaves_out_storms: bool
+    fails: bool
+    """Whether rows are a failure."""
+
+
+def _table(name: str) -> _Table:
     text = (
         files("pytest_failure_taxonomy.history")
         .joinpath("commands.toml")
         .read_text("utf-8")
     )
-    table: dict[str, Any] = tomllib.loads(text)[name]
+    table: _Table = tomllib.loads(text)[name]
     return table
 
 
-def _print(
-    options: argparse.Namespace, table: Mapping[str, Any], rows: Sequence[Any]
-) -> None:
+def _print(options: argparse.Namespace, table: _Table, rows: Sequence[Any]) -> None:
     """Print rows: as a table, Markdown's too, of the columns; as JSON or CSV with every field."""
     chosen = getattr(options, "format", "table")
     if chosen == "json":
@@ -328,7 +343,7 @@ def _print(
             output.answer_lines(output.table_lines(columns, rows))
 
 
-def _plain(row: Any) -> dict[str, Any]:
+def _plain(row: Any) -> dict[str, object]:
     row = getattr(
         row, "_mapping", row
     )  # of the database, and no tuple in a running program

@@ -1092,7 +1092,11 @@ class _Earlier:
             # Passes of tests that have never failed are not kept, each by itself.
             last = max((row.last_passed_run or 0 for row in rows), default=0)
             passed = self._run(RUN.number == last) or self._last_pass([], passes)
-            states[name] = replace(_NEW, **self._since_pass(passed))
+            states[name] = replace(
+                _NEW,
+                last_passed_commit=passed and passed.commit_id,
+                distributions_changed=self._changed_since(passed),
+            )
         return states
 
     def _runs_by_fingerprint(self, names: Iterable[str]) -> dict[str, list[Any]]:
@@ -1183,12 +1187,14 @@ class _Earlier:
         elif own and any(row.last > max(own) for row in passes_here):
             state = "came_back"
         began = self._run(*_run_at(first.first, first.branch))
+        passed = self._last_pass(tests, passes)
         return GroupHistory(
             state=state,
             first_seen=f"{first.first.isoformat()}Z",
             first_commit=began and began.commit_id,
             runs=sum(int(row.times) for row in rows),
-            **self._since_pass(self._last_pass(tests, passes)),
+            last_passed_commit=passed and passed.commit_id,
+            distributions_changed=self._changed_since(passed),
             flaky_failures=failures,
             flaky_runs=runs,
         )
@@ -1202,18 +1208,12 @@ class _Earlier:
         last = max(here or own, key=attrgetter("last"), default=None)
         return last and self._run(*_run_at(last.last, last.branch))
 
-    def _since_pass(self, passed: Any) -> dict[str, Any]:
-        """Return what a state says of the run in which its tests passed last, if there is one."""
+    def _changed_since(self, passed: Any) -> tuple[str, ...] | None:
+        """Return which distributions are others than in a run; `None` if there is none."""
         if passed is None:
-            return {"last_passed_commit": None}
+            return None
         before = (passed.installed or "").splitlines()
-        return {
-            "last_passed_commit": passed.commit_id,
-            "distributions_changed": changed_versions(
-                before,
-                installed_in(self._report),
-            ),
-        }
+        return changed_versions(before, installed_in(self._report))
 
     def _run(self, *where: ColumnElement[bool]) -> Any:
         """Return commit and distributions of an earlier run."""

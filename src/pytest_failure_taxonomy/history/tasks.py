@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import MetaData, Table, select
 
@@ -111,7 +111,7 @@ def record_task(
                     f"tasks: {task_id} is no task's id; give a number"
                 ) from None
         wanted = table.c.id == key
-        changed: dict[str, Any] = {"status": status, "failure_reason": reason}
+        changed: dict[str, object] = {"status": status, "failure_reason": reason}
         if "updated_at" in table.c:
             changed["updated_at"] = datetime.now(UTC).replace(tzinfo=None)
         if connection.execute(select(table.c.id).where(wanted)).first() is not None:

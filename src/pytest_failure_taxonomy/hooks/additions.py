@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -52,17 +52,17 @@ def add_sections(
     report: FailureReport, sections: Sequence[ReportSection], secrets: Secrets
 ) -> FailureReport:
     """Return a report with the fields of neighbours, without secrets."""
-    fields: dict[str, Any] = {}
     for section in sections:
-        fields[section.name] = fit_benches(secrets.redact_json(list(section.rows)))
-    return replace(report, **fields)
+        rows = fit_benches(secrets.redact_json(list(section.rows)))
+        report = replace(report, **{section.name: rows})
+    return report
 
 
 def read_cases(
     report: FailureReport, sections: Sequence[ReportSection]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return what the HTML page shows of the cases behind sections, by the ids of their runs."""
-    cases: dict[str, Any] = {}
+    cases: dict[str, object] = {}
     for section in sections:
         rows = getattr(report, section.name)
         if section.place is None or not rows:
@@ -126,7 +126,7 @@ def add_extensions(
     )
 
 
-def _check_answer(answer: object) -> dict[str, Any]:
+def _check_answer(answer: object) -> dict[str, object]:
     """Return what an implementation adds, as JSON can hold it.
 
     Raises:
@@ -136,7 +136,7 @@ def _check_answer(answer: object) -> dict[str, Any]:
         name = type(answer).__name__
         raise TypeError(f"{name} returned; a dict with one key of your own is right")
     plain = json.loads(json.dumps(answer, allow_nan=False))
-    added: dict[str, Any] = change_texts(plain, encodable)
+    added: dict[str, object] = change_texts(plain, encodable)
     if OWN_NAME in added:
         raise ValueError(f"the name {OWN_NAME} is taken; use one of your own")
     return added

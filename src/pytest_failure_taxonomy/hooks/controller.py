@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict
 
 import pytest
 
@@ -49,6 +49,21 @@ before it exits, and a worker with a broken conftest file does not exit at all."
 _SIGKILL: Final = 9
 
 
+class _Seen(TypedDict, total=False):
+    """What is known of how a worker ended: fields of its `WorkerEnd`."""
+
+    activity: evidence.RunningActivity | None
+    crashed_on: str | None
+    error: str | None
+    limit: evidence.TimeLimit | None
+    oom_kill: evidence.OomKill | None
+    out_of_memory: bool
+    peak_rss_bytes: int | None
+    process_id: int | None
+    stall: evidence.Stall | None
+    traces: evidence.Traces | None
+
+
 class _Worker:
     """What is known of one worker."""
 
@@ -59,8 +74,7 @@ class _Worker:
         """Whether `pytest.exit` ended its session, which xdist takes for a Ctrl+C."""
         self.returncode: int | None = None
         self.ready_ns = 0
-        self.seen: dict[str, Any] = {}
-        """The other fields of its `WorkerEnd`."""
+        self.seen: _Seen = {}
 
     def end(self) -> evidence.WorkerEnd:
         """Return how the worker ended; `finished` if it has not ended yet."""

@@ -35,7 +35,7 @@ bases_of: Final = cast(
 )
 """Return a type and its bases, in the order in which attributes are looked for."""
 body_of: Final = cast(
-    "Callable[[type], Mapping[str, Any]]", vars(type)["__dict__"].__get__
+    "Callable[[type], Mapping[str, object]]", vars(type)["__dict__"].__get__
 )
 """Return the names in the body of a class."""
 traceback_of: Final = cast(
@@ -132,7 +132,7 @@ def is_plain(value: object) -> bool:
     )
 
 
-def own_names_of(one: object) -> dict[str, Any]:
+def own_names_of(one: object) -> dict[str, object]:
     """Return what an instance or a module itself holds by name; empty where it can't hold any."""
     for base in bases_of(type(one)):
         holder = body_of(base).get("__dict__")

@@ -33,7 +33,7 @@ class TerminalWatch:
     """
 
     def __init__(self, writer: Any) -> None:
-        self._names: dict[str, Any] = getattr(writer, "__dict__", {})
+        self._names: dict[str, object] = getattr(writer, "__dict__", {})
         self._write: Any = getattr(writer, "write", None)
         self._own = self._write_and_note
         self._texts: deque[str] = deque(maxlen=_MAX_LINES)

@@ -316,7 +316,7 @@ class Run:
             print_lines(config, [problem_line(self.report_file.give_up(error))])
             return
         report, amendments, problem = self._write(report, sections)
-        cases: dict[str, Any] = {}
+        cases: dict[str, object] = {}
         if self._settings.faces.html is not None:
             cases = additions.read_cases(report, sections)
         ended = showing.EndedRun(

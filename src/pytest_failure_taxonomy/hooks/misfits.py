@@ -287,7 +287,7 @@ def _distribution_with(module: str, origins: OriginFinder) -> Distribution | Non
 
 
 def _distribution(
-    file: str, names: dict[str, Any], origins: OriginFinder
+    file: str, names: dict[str, object], origins: OriginFinder
 ) -> Distribution | None:
     """Return the distribution of a file, or Python; `None` for the user's."""
     frame = origins.raising_frames.describe("", file, names, None)

@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_failure_taxonomy.hooks.inspection import (
     entries_of,
@@ -302,7 +302,7 @@ class OriginFinder:
     def _file_of(self, frame: FrameType) -> FileFound:
         return self.file(frame.f_code.co_filename, frame.f_globals)
 
-    def file(self, name: str, module: dict[str, Any]) -> FileFound:
+    def file(self, name: str, module: dict[str, object]) -> FileFound:
         """Return what is known of a file: of the frame that it is asked for first, if several."""
         known = self._files.get(name)
         if known is None:
@@ -311,7 +311,7 @@ class OriginFinder:
                 self._runner_files.add(name)
         return known
 
-    def _look_at(self, name: str, module: dict[str, Any]) -> FileFound:
+    def _look_at(self, name: str, module: dict[str, object]) -> FileFound:
         if name.startswith("<"):
             shown = name.partition(" ")[0].rstrip(">") + ">"
             is_asked = not name.startswith("<frozen ")
@@ -348,7 +348,7 @@ class OriginFinder:
                 return FileFound(OWN, folder + path, is_asked=True)
         return FileFound(FOREIGN, path, is_asked=True)
 
-    def statement(self, name: str, line: int | None, module: dict[str, Any]) -> str:
+    def statement(self, name: str, line: int | None, module: dict[str, object]) -> str:
         """Return a line without its comment, joined with the following lines of its statement."""
         if line is None:
             return ""

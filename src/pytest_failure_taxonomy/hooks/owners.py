@@ -149,7 +149,7 @@ class RaisingFrames:
         self,
         function: str,
         name: str,
-        names: dict[str, Any],
+        names: dict[str, object],
         line: object,
         *,
         is_in_own_code: bool = False,
@@ -186,7 +186,7 @@ class RaisingFrames:
             line=line if type(line) is int and line > 0 else None,
         )
 
-    def _whose(self, name: str, names: dict[str, Any]) -> Code:
+    def _whose(self, name: str, names: dict[str, object]) -> Code:
         dotted = tracebacks.module_name_in(names)
         file_owner, path, is_asked = self._finder.file(name, names)
         module = dotted

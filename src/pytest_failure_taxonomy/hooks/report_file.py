@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.hooks.settings import Settings
@@ -58,7 +58,7 @@ class ReportFile:
         self._at_sigterm = StackDump()
         self._asked = StackDump()
 
-    def open(self, report: FailureReport, header: dict[str, Any]) -> None:
+    def open(self, report: FailureReport, header: dict[str, object]) -> None:
         """Write the first report, to the temporary folder if the default path can't be written.
 
         The record begins before: a report that says `running` can be completed from
@@ -100,7 +100,7 @@ class ReportFile:
                 self._begin_record(header)
                 write.write_report(self.path, report)
 
-    def _begin_record(self, header: dict[str, Any]) -> None:
+    def _begin_record(self, header: dict[str, object]) -> None:
         """Begin the record on disk, or in memory if that is not possible."""
         try:
             record = DiskRecord(record_folder(self.path, self._run_id))

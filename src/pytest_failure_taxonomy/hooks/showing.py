@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -39,7 +38,7 @@ class EndedRun:
     """Why the report is not written, or not whole."""
     known: KnownFailures | None
     amendments: Sequence[Amendment]
-    cases: dict[str, Any]
+    cases: dict[str, object]
     """What the HTML page shows of the cases of benches."""
 
 

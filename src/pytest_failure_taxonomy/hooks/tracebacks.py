@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from types import CodeType, FrameType, TracebackType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pytest_failure_taxonomy.hooks.inspection import is_plain
 
@@ -55,7 +55,7 @@ def is_relay(function: str, path: str) -> bool:
     return function in _PASSED_ON and PLUGGY in path
 
 
-def file_of_code(name: str, names: dict[str, Any]) -> str | None:
+def file_of_code(name: str, names: dict[str, object]) -> str | None:
     """Return the file that code is from; for code that was generated, that of its module.
 
     A compiled module's functions name a file that need not be there.
@@ -101,7 +101,7 @@ def module_of_frame(frame: FrameType) -> str:
     return module_name_in(frame.f_globals)
 
 
-def module_name_in(names: dict[str, Any]) -> str:
+def module_name_in(names: dict[str, object]) -> str:
     """Return the name of the module that a frame's globals are of."""
     name: object = names.get("__name__")
     if type(name) is str:

@@ -63,7 +63,7 @@ class WorkerRecorder:
         self._next = 0
         self._ending = _ENDED["passed"]
         self._shown: dict[str, str] = {}
-        self._exit: dict[str, Any] | None = None
+        self._exit: dict[str, object] | None = None
 
     def hand_over(self, descriptors: Mapping[str, int]) -> bool:
         """Tell the controller where to find what this worker captures.
@@ -192,7 +192,7 @@ class WorkerRecorder:
     @guarded
     def pytest_sessionfinish(self) -> None:
         """Send the controller what was counted, and what failed here."""
-        output: dict[str, Any] = self._config.workeroutput  # type: ignore[attr-defined]  # xdist's
+        output: dict[str, object] = self._config.workeroutput  # type: ignore[attr-defined]  # xdist's
         output[OUTPUT_KEY] = {
             "deselected": self._deselected,
             "empty": self._empty[:MAX_NOTED],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Final
 
 from pytest_failure_taxonomy.errors import LogError
@@ -18,17 +19,23 @@ from pytest_failure_taxonomy.logs.output_readers import (
 )
 from pytest_failure_taxonomy.logs.program_output import ProgramOutput
 from pytest_failure_taxonomy.report import build
-from pytest_failure_taxonomy.report.build import JSONObject
-from pytest_failure_taxonomy.report.model import CODEC
+from pytest_failure_taxonomy.report.codec import Codec
+from pytest_failure_taxonomy.report.model import PUBLISHED, Exit
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import (
+    ChargedTo,
+    Confidence,
     FailureJudgement,
+    FailureReason,
+    FailureType,
+    HeldReason,
     Judgement,
+    RecoveryAction,
     Stage,
     signal_of_exit_code,
 )
-from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.text import cap, change_texts, encodable
 
 ALL_KNOWN: Final = "so the exit status is 0"
@@ -39,10 +46,60 @@ MAX_NODEIDS: Final = 100
 """Node ids listed of one reason."""
 
 _OF_VERDICT: Final = (
-    *("reason", "kind", "confidence", "ambiguous", "failure_type", "recovery_action"),
-    "charge_to",
+    *("reason", "kind", "confidence", "failure_type", "recovery_action", "charge_to"),
+    "message",
 )
-"""Fields of a report's verdict that an answer has, too."""
+"""Fields of a report's verdict that an answer has, too; `None` for a success."""
+
+
+@value
+class QuotedLine:
+    """A line of the log that speaks for the answer."""
+
+    number: int
+    text: str
+
+
+@value
+class LoggedFailure:
+    """What a log says of one failure."""
+
+    nodeid: str | None
+    phase: ev.Phase | None
+    reason: FailureReason
+    kind: str
+    failure_type: FailureType
+    exception: ev.RaisedException | None
+    message: str
+    location: ev.Location | None
+
+
+@value
+class LogAnswer:
+    """Why the run failed of which there is a log."""
+
+    reason: FailureReason | None
+    kind: str | None
+    confidence: Confidence | None
+    ambiguous: tuple[str, ...]
+    failure_type: FailureType | None
+    recovery_action: RecoveryAction | None
+    charge_to: ChargedTo | None
+    marker: str | None
+    exit: Exit
+    message: str | None
+    lines: tuple[QuotedLine, ...]
+    reasons: tuple[HeldReason, ...]
+    failures: tuple[LoggedFailure, ...]
+    failures_omitted: int
+
+
+ANSWERS: Final = Codec(
+    published={**PUBLISHED, ev.RaisedException: ("type", "module")},
+    optional={},
+    biggest=inf,
+)
+"""Writes answers; of an exception they have no message but the failure's."""
 
 
 def classify_log(
@@ -53,8 +110,8 @@ def classify_log(
     exit_code: int | None = None,
     known_markers: Iterable[str] = (),
     shown: Callable[[str], str] | None = None,
-) -> JSONObject:
-    """Return the answer for one log as a JSON object.
+) -> LogAnswer:
+    """Return the answer for one log.
 
     Args:
         chunks: the log, in pieces.
@@ -79,7 +136,7 @@ def classify_log(
     marker = run.marker.name if run.marker and judgement.verdict is not None else None
     answer = _answer(run, judgement, marker)
     change = shown or (lambda text: text)
-    shown_answer: JSONObject = change_texts(
+    shown_answer: LogAnswer = change_texts(
         answer, lambda text: cap(encodable(change(text)), build.MAX_MESSAGE)
     )
     return shown_answer
@@ -149,49 +206,42 @@ def _evidence_of_command(code: int | None, stage: Stage) -> ev.RunEvidence:
     )
 
 
-def _answer(
-    run: ev.RunEvidence, judgement: Judgement, marker: str | None
-) -> JSONObject:
+def _answer(run: ev.RunEvidence, judgement: Judgement, marker: str | None) -> LogAnswer:
     limits = build.Limits()
-    verdict = CODEC.encode(limits.cap_value(judgement.verdict))
-    told = verdict or {"ambiguous": []}
+    verdict = limits.cap_value(judgement.verdict)
     judged = (*judgement.failures, *judgement.collection_failures)
     failed: tuple[ev.TestFailure | ev.CollectionFailure, ...]
     failed = (*run.failures, *run.collection_failures)
     shown = 0 if verdict is None else MAX_FAILURES
+    failures = [_failure(*each) for each in zip(failed[:shown], judged, strict=False)]
     code = run.exit.code
     signal = run.exit.signal if code is None else signal_of_exit_code(code)
-    return {
-        **{name: told.get(name) for name in _OF_VERDICT},
-        "marker": marker,
-        "exit": {**CODEC.encode(build.exit_of(run, judgement)), "signal": signal},
-        "message": told.get("message"),
-        "lines": [line._asdict() for line in judgement.lines],
-        "reasons": [
-            {
-                **held,
-                "nodeids": [each for each in held["nodeids"] if each][:MAX_NODEIDS],
-            }
-            for held in CODEC.encode(limits.cap_value(judgement.reasons))
-        ],
-        "failures": [
-            _failure(*each) for each in zip(failed[:shown], judged, strict=False)
-        ],
-        "failures_omitted": max(0, len(judged) - shown) if shown else 0,
-    }
+    reasons = [
+        replace(held, nodeids=tuple(filter(None, held.nodeids))[:MAX_NODEIDS])
+        for held in limits.cap_value(judgement.reasons)
+    ]
+    return LogAnswer(
+        **{name: getattr(verdict, name, None) for name in _OF_VERDICT},
+        ambiguous=verdict.ambiguous if verdict else (),
+        marker=marker,
+        exit=replace(build.exit_of(run, judgement), signal=signal),
+        lines=tuple([QuotedLine(**line._asdict()) for line in judgement.lines]),
+        reasons=tuple(reasons),
+        failures=tuple(failures),
+        failures_omitted=max(0, len(judged) - shown) if shown else 0,
+    )
 
 
 def _failure(
     failure: ev.TestFailure | ev.CollectionFailure, judged: FailureJudgement
-) -> JSONObject:
-    raised, place = failure.exception, failure.location
-    return {
-        "nodeid": failure.nodeid or None,
-        "phase": failure.phase if isinstance(failure, ev.TestFailure) else None,
-        "reason": judged.reason.value,
-        "kind": judged.kind,
-        "failure_type": judged.failure_type.value,
-        "exception": raised and {"type": raised.type, "module": raised.module},
-        "message": failure.message,
-        "location": place and {"path": place.path, "line": place.line},
-    }
+) -> LoggedFailure:
+    return LoggedFailure(
+        nodeid=failure.nodeid or None,
+        phase=failure.phase if isinstance(failure, ev.TestFailure) else None,
+        reason=judged.reason,
+        kind=judged.kind,
+        failure_type=judged.failure_type,
+        exception=failure.exception,
+        message=failure.message,
+        location=failure.location,
+    )

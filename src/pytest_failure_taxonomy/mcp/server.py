@@ -170,7 +170,7 @@ def _make_tool(sdk: str, function: Callable[..., Any], *, reads: bool) -> Any:
     class Arguments(parent):  # type: ignore[misc]  # made by the SDK
         @model_validator(mode="before")
         @classmethod
-        def refuse_unknown(cls, sent: Mapping[str, Any]) -> Mapping[str, Any]:
+        def refuse_unknown(cls, sent: Mapping[str, object]) -> Mapping[str, object]:
             if unknown := sorted(sent.keys() - set(names)):
                 right = f"give {listed(names, 2)}" if names else "it takes none"
                 raise ValueError(

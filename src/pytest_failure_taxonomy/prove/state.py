@@ -113,7 +113,7 @@ class _Source(NamedTuple):
 
     start: str
     """Begins the key and the words of each difference; of objects it is their path."""
-    take: Callable[[], Mapping[str, Any]]
+    take: Callable[[], Mapping[str, object]]
     put: Callable[[str, Any], object] | None = None
     """Makes what has a name what it was, or removes it where that is `_MISSING`."""
     acts: tuple[str, str, str] | None = ("set", "removed", "changed")
@@ -124,7 +124,7 @@ class _Names(NamedTuple):
     """What a source had by name at the moment of a snapshot."""
 
     source: _Source
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
 
 
 class Snapshot:
@@ -184,14 +184,14 @@ class Snapshot:
         """Return what was in a container, or else what is known of a value at any moment."""
         return self.contents.get(id(value)) or _Content(value)
 
-    def _add(self, place: int | str, source: _Source) -> Mapping[str, Any]:
-        values: Mapping[str, Any] = {}
+    def _add(self, place: int | str, source: _Source) -> Mapping[str, object]:
+        values: Mapping[str, object] = {}
         # There may be no `/proc` here, or a module is broken.
         with suppress(Exception):
             values = source.take()
         return self.sources.setdefault(place, _Names(source, values)).values
 
-    def _add_object(self, path: str, holder: Any) -> Mapping[str, Any]:
+    def _add_object(self, path: str, holder: Any) -> Mapping[str, object]:
         source = _Source(
             f"{path}.",
             partial(_names_in, holder),
@@ -315,8 +315,8 @@ def put_back(before: Snapshot, keys: Collection[str]) -> None:
 
 
 def changed_files(
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
+    before: Mapping[str, object],
+    after: Mapping[str, object],
 ) -> tuple[str, ...]:
     """Return words for the files that were added, changed or removed, from two `take_files`."""
     words = []
@@ -350,7 +350,9 @@ def take_files(project: Path) -> dict[str, tuple[int, int]]:
 _NO_FOLDERS: Final = own_files.NOT_SOURCES | {"__pycache__", "node_modules"}
 
 
-def _names_of_both(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def _names_of_both(
+    before: Mapping[str, object], after: Mapping[str, object]
+) -> list[str]:
     # Where only some files were read, others have not come or gone.
     if max(len(before), len(after)) >= _MOST_FILES:
         return sorted(before.keys() & after.keys())
@@ -441,7 +443,7 @@ def _elements_of(container: Any) -> Iterator[tuple[str, Any]]:
         yield f"[{label}]", element
 
 
-def _names_in(holder: Any) -> dict[str, Any]:
+def _names_in(holder: Any) -> dict[str, object]:
     """Return what an object holds by name; of a function also what it keeps between calls."""
     kind = type(holder)
     is_class = issubclass(kind, type)
@@ -671,7 +673,7 @@ def _put_loop(was: Any) -> None:
     loops.update(was[0])
 
 
-def _take_settings() -> dict[str, Any]:
+def _take_settings() -> dict[str, object]:
     settings = {}
     for name, (take, _) in _SETTINGS.items():
         # The working directory may have gone.
@@ -709,7 +711,7 @@ _SETTINGS: Final[dict[str, tuple[Callable[[], Any], Callable[[Any], object]]]] =
 """What there is one of, each with what reads it and what puts it back."""
 
 
-def _loggers() -> dict[str, dict[str, Any]]:
+def _loggers() -> dict[str, dict[str, object]]:
     """Return what each logger holds by name, without placeholders."""
     loggers = {"root": logging.root, **logging.root.manager.loggerDict}
     fields_by_path = {}
@@ -720,11 +722,11 @@ def _loggers() -> dict[str, dict[str, Any]]:
     return fields_by_path
 
 
-def _fields_of_new_logger() -> dict[str, Any]:
+def _fields_of_new_logger() -> dict[str, object]:
     return own_names_of(logging.Logger(""))  # noqa: LOG001 - it is no logger of the tree
 
 
-def _take_logging() -> dict[str, Any]:
+def _take_logging() -> dict[str, object]:
     settings = {}
     # What is still as it was made is omitted: loggers are made all the time.
     fresh = _fields_of_new_logger()
@@ -770,11 +772,11 @@ def _take_descriptors() -> Counter[str]:
     return targets
 
 
-def _take_handlers() -> dict[str, Any]:
+def _take_handlers() -> dict[str, object]:
     return {number.name: signal.getsignal(number) for number in signal.Signals}
 
 
-def _take_modules() -> dict[str, Any]:
+def _take_modules() -> dict[str, object]:
     return {
         name: module
         for name, module in [*sys.modules.items()]
@@ -782,7 +784,7 @@ def _take_modules() -> dict[str, Any]:
     }
 
 
-def _take_threads() -> dict[str, Any]:
+def _take_threads() -> dict[str, object]:
     threads = threading.enumerate()
     return {str(attribute_of(one, "_name")): one for one in threads}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -36,7 +36,6 @@ from pytest_failure_taxonomy.text import (
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.redaction import Redaction
 
-JSONObject = dict[str, Any]
 _T = TypeVar("_T")
 _Place = TypeVar("_Place", ev.Location | None, ev.RaisingFrame | None)
 _Named = TypeVar("_Named", HeldReason, Group, Cause, model.NotRun)
@@ -292,7 +291,7 @@ MAX_BENCH_TEXT: Final = 2_000
 """Characters of a text in the report of a task class, such as the detail of a failure mode."""
 
 
-def fit_benches(reports: list[JSONObject]) -> model.Section:
+def fit_benches(reports: Sequence[Mapping[str, object]]) -> model.Section:
     """Return the reports of task classes with texts that are not too long."""
     fitted = change_texts(
         reports, lambda text: cap_between_words(encodable(text), MAX_BENCH_TEXT)
@@ -549,7 +548,7 @@ def _round_seconds(seconds: float | None) -> float | None:
     return round(max(0.0, seconds), 6)
 
 
-NO_PROOF: Final[JSONObject] = {
+NO_PROOF: Final[Mapping[str, object]] = {
     **dict.fromkeys(CODEC.keys_of(Proof)),
     "status": "undecided",
     "nodeids": [],

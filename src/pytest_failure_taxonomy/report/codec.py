@@ -266,7 +266,7 @@ def _plain(what: str, is_right: Callable[[Any], bool]) -> _Parser:
     return parse
 
 
-def _member(members: Mapping[str, Any]) -> _Parser:
+def _member(members: Mapping[str, object]) -> _Parser:
     def parse(sent: Any) -> Any:
         if isinstance(sent, str) and sent in members:
             return members[sent]

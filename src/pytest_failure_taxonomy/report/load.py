@@ -232,7 +232,7 @@ def _complete_cause(
     )
 
 
-def _bring_up_to_date(content: dict[str, Any]) -> dict[str, Any]:
+def _bring_up_to_date(content: dict[str, object]) -> dict[str, object]:
     """Return a report of an older version with the fields that had another place there."""
     extensions = content.get("extensions")
     versions = {"$schema": SCHEMA_ID, "schema_version": SCHEMA_VERSION}

@@ -31,7 +31,6 @@ from pytest_failure_taxonomy.report.codec import DecodeError
 from pytest_failure_taxonomy.report.load import as_json, decode_report, list_problems
 from pytest_failure_taxonomy.report.model import (
     FailureReport,
-    JSONObject,
     MergedRun,
     Section,
 )
@@ -174,12 +173,12 @@ def _start_of(run: model.Run) -> datetime:
     return datetime.fromisoformat(run.started_at)
 
 
-JoinShards = Callable[[Sequence[JSONObject]], Sequence[JSONObject]]
+JoinShards = Callable[[Section], Iterable[Mapping[str, object]]]
 """Returns one report of a bench for the reports of its shards; raises `BenchError`."""
 
 
 def merge_reports(
-    reports: Iterable[JSONObject],
+    reports: Iterable[Mapping[str, object]],
     *,
     expect: int | None = None,
     reruns: bool = False,

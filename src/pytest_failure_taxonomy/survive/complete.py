@@ -11,10 +11,10 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.options import NEIGHBOURS
@@ -480,6 +480,15 @@ def _with_oom_kills(run: reader.RecordedRun, end: ProcessEnd) -> ProcessExit:
     )
 
 
+class _Section(TypedDict):
+    """What the program of a neighbour answers."""
+
+    rows: list[Mapping[str, object]]
+    evidence: list[str]
+    nodeid: str | None
+    """Of the test that was running."""
+
+
 def _with_section(
     report: FailureReport, place: SectionPlace, redact: Callable[[Any], Any]
 ) -> FailureReport:
@@ -495,7 +504,7 @@ def _with_section(
         return report
     package = Path(__file__).resolve().parents[2]
     arguments = str(package), name, place.folder, place.session
-    section: dict[str, Any] = {"rows": [], "evidence": [], "nodeid": None}
+    section: _Section = {"rows": [], "evidence": [], "nodeid": None}
     problem = ""
     try:  # a program of its own may import pydantic
         done = subprocess.run(  # noqa: S603 - this Python, with a program of ours
@@ -513,8 +522,8 @@ def _with_section(
             problem = lines[-1] if lines else f"exit status {done.returncode}"
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         problem = f"{type(error).__name__}: {error}"
-    fields: dict[str, Any] = {place.name: build.fit_benches(redact(section["rows"]))}
-    report = replace(report, **fields)
+    rows = build.fit_benches(redact(section["rows"]))
+    report = replace(report, **{place.name: rows})
     if problem:
         report = _add_faults(report, [f"the benches could not be read: {problem}"])
     quoted = [Evidence(source=place.name, detail=text) for text in section["evidence"]]

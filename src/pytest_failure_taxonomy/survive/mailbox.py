@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard
 
 from pytest_failure_taxonomy.options import SUPERVISOR_VARIABLE
 from pytest_failure_taxonomy.survive import layout
@@ -153,7 +153,7 @@ def write_message(mailbox: Path, **fields: str | None) -> None:
         file.write(json.dumps(fields).encode("ascii"))
 
 
-def read_message(mailbox: Path | None) -> dict[str, Any]:
+def read_message(mailbox: Path | None) -> dict[str, str | None]:
     """Return the message in a mailbox; an empty one if there is no message or no mailbox."""
     if mailbox is None:
         return {}
@@ -161,11 +161,11 @@ def read_message(mailbox: Path | None) -> dict[str, Any]:
         with closing_descriptor(_open(mailbox, os.O_RDONLY)) as descriptor:
             message = json.loads(read_descriptor(descriptor, _MAX_MESSAGE_BYTES))
         if _is_sound(message):
-            return cast("dict[str, Any]", message)
+            return message
     return {}
 
 
-def _is_sound(message: object) -> bool:
+def _is_sound(message: object) -> TypeGuard[dict[str, str | None]]:
     """Tell whether a message has the form of one: a test may have written it."""
     if not isinstance(message, dict):
         return False
@@ -248,7 +248,7 @@ class Mailbox:
         if "run_id" not in answer:
             return
         self.run_id = str(answer["run_id"])
-        self.report = answer["report"]
+        self.report = answer["report"] or ""
         if self._socket is None:
             return
         import socket

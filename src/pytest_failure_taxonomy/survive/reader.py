@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.codec import RECORD
@@ -375,9 +375,22 @@ def _counters_in(state: bytes) -> dict[str, int]:
     return dict(zip(names, counters, strict=True))
 
 
+class _Numbers(TypedDict):
+    """What the state file has of the fields of `RecordedRun`."""
+
+    counters: dict[str, int]
+    exit_code: int | None
+    in_flight: tuple[StartedTest, ...]
+    not_run: tuple[str, ...]
+    starts: tuple[int, ...]
+    timer: Timer | None
+    activity: evidence.RunningActivity | None
+    is_reported: bool
+
+
 def _parse_state(
     state: bytes, nodeids: list[str], started_ns: int, where: str, notes: list[str]
-) -> tuple[dict[str, Any], dict[str, int], int]:
+) -> tuple[_Numbers, dict[str, int], int]:
     """Read the state file, as far as that is possible.
 
     Returns:
@@ -418,7 +431,7 @@ def _parse_state(
     counters = _counters_in(state)
     del counters["started"]
     (loss,) = layout.numbers_at(state, layout.LOSS_AT, 1)
-    fields = {
+    fields: _Numbers = {
         "counters": counters,
         "exit_code": code if finished else None,
         "in_flight": tuple(in_flight),
@@ -456,10 +469,12 @@ def _why_unreadable(magic: bytes) -> str:
     )
 
 
-def _parse_events(content: bytes, notes: list[str]) -> list[tuple[str, dict[str, Any]]]:
+def _parse_events(
+    content: bytes, notes: list[str]
+) -> list[tuple[str, dict[str, object]]]:
     if len(content) >= layout.MAX_EVENTS_BYTES:
         notes.append(f"the record was read up to {layout.MAX_EVENTS_BYTES} bytes")
-    events: list[tuple[str, dict[str, Any]]] = []
+    events: list[tuple[str, dict[str, object]]] = []
     unreadable = 0
     for _, line in whole_lines(BytesIO(content)):
         if len(events) + unreadable >= MAX_EVENTS:
@@ -481,7 +496,7 @@ def _parse_events(content: bytes, notes: list[str]) -> list[tuple[str, dict[str,
     return events
 
 
-def _parse_header(fields: dict[str, Any], run_id: str, where: str) -> Header:
+def _parse_header(fields: dict[str, object], run_id: str, where: str) -> Header:
     if fields.get("run_id") != run_id:
         found = safe_text(str(fields.get("run_id")), _MAX_WORD)
         raise ReportError(f"{where}: the record is of run {found}, not of {run_id}")

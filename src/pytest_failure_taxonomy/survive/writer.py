@@ -69,7 +69,7 @@ _CLOSED_FIELDS: Final = CLOSED_FIELDS | {
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def _line_of(event: str, fields: dict[str, Any]) -> bytes:
+def _line_of(event: str, fields: dict[str, object]) -> bytes:
     return to_json([event, fields]).encode("ascii") + b"\n"
 
 
@@ -271,7 +271,7 @@ class DiskRecord(Record):
         """
         super().__init__()
         self.folder: Path = folder
-        self._written: list[tuple[str, dict[str, Any]]] = []
+        self._written: list[tuple[str, dict[str, object]]] = []
         """All events."""
         self._fillers: dict[str, str] = {}
         """By secrets that were erased, what is written in their place."""

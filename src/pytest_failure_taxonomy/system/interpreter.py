@@ -114,7 +114,7 @@ def isolate_module(module: ModuleType) -> ModuleType:
     return copy
 
 
-def _copy_function(function: FunctionType, names: dict[str, Any]) -> FunctionType:
+def _copy_function(function: FunctionType, names: dict[str, object]) -> FunctionType:
     """Return a function that does the same with other global names."""
     copy = FunctionType(
         function.__code__,
@@ -127,7 +127,7 @@ def _copy_function(function: FunctionType, names: dict[str, Any]) -> FunctionTyp
     return copy
 
 
-def _isolate_names(names: dict[str, Any]) -> None:
+def _isolate_names(names: dict[str, object]) -> None:
     for name, value in [*names.items()]:
         if type(value) is ModuleType and value.__name__ in _COPIED:
             names[name] = isolate_module(value)

@@ -18,9 +18,28 @@ TYPE_CHECKING = (
     False  # importing it from `typing` would take more memory than all the rest
 )
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from pathlib import Path
-    from typing import Any
+    from typing import Any, TypedDict
+
+    class Identity(TypedDict):
+        """What distinguishes a process from a later one with the same id."""
+
+        pid: int
+        start_ticks: int | None
+        """Its start in clock ticks since the boot; `None` if it can't be read."""
+        boot_id: str | None
+        """`None` if it can't be read."""
+
+    class GivenTime(TypedDict):
+        """A limit that the GNU `timeout` sets for what it runs."""
+
+        pid: int
+        """Of the command `timeout`."""
+        budget_seconds: float
+        started_ns: int
+        """On the monotonic clock, to a precision of one clock tick (10 ms)."""
+
 
 # Bound here, because a test may replace them in their module and never put them back.
 _open, _read, _close, _listdir = os.open, os.read, os.close, os.listdir
@@ -151,13 +170,8 @@ def children_of(process_id: int) -> list[int]:
     return children
 
 
-def read_identity(process_id: int) -> dict[str, Any]:
-    """Return what distinguishes a process from a later one with the same id.
-
-    Returns:
-        `pid`, `start_ticks` (its start in clock ticks since the boot) and `boot_id`;
-        the last two are `None` if they can't be read.
-    """
+def read_identity(process_id: int) -> Identity:
+    """Return the identity of a process."""
     fields = fields_of(process_id)
     return {
         "pid": process_id,
@@ -166,7 +180,7 @@ def read_identity(process_id: int) -> dict[str, Any]:
     }
 
 
-def is_alive(identity: dict[str, Any]) -> bool:
+def is_alive(identity: Mapping[str, Any]) -> bool:
     """Tell whether the process with an identity still runs; a zombie does not."""
     process_id = identity["pid"]
     now = read_identity(process_id)
@@ -211,14 +225,9 @@ def _is_alive_on_windows(process_id: int) -> bool:
 _ENDED = (b"Z", b"X")
 
 
-def enclosing_limits(process_id: int) -> list[dict[str, Any]]:
-    """Return the limits of the GNU `timeout` commands that a process runs under.
-
-    Returns:
-        For each: `pid`, `budget_seconds`, and `started_ns` on the monotonic clock, to a
-        precision of one clock tick (10 ms).
-    """
-    limits = []
+def enclosing_limits(process_id: int) -> list[GivenTime]:
+    """Return the limits of the GNU `timeout` commands that a process runs under."""
+    limits: list[GivenTime] = []
     fields = fields_of(process_id)
     for _ in range(MAX_ANCESTORS):
         if not fields:

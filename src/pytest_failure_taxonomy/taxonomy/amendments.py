@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.causes import action_of
@@ -70,7 +70,7 @@ class ReportSection:
 
     name: str
     """The field."""
-    rows: Sequence[dict[str, Any]]
+    rows: Sequence[dict[str, object]]
     why_failed: str = ""
     """Why the run fails, whatever its tests say; empty if it does not."""
     place: SectionPlace | None = None

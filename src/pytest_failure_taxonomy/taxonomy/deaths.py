@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from math import inf
-from typing import Any, Final
+from typing import Final, NotRequired, TypedDict
 
 from pytest_failure_taxonomy.taxonomy import evidence, packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import (
@@ -592,7 +592,18 @@ def words_of_tool(told: evidence.ToolMessage) -> str:
     return f"{name}: {meaning_of(told)['words']}"
 
 
-def meaning_of(told: evidence.ToolMessage) -> dict[str, Any]:
-    """Return `words` for what went wrong, and `retryable` where that is known."""
-    meaning: dict[str, Any] = packaged_table("tools")["causes"][told.cause]
+class ToolMeaning(TypedDict):
+    """What it means that a tool says something."""
+
+    kind: str
+    """In which `{tool}` stands for the tool."""
+    words: str
+    """For what went wrong."""
+    retryable: NotRequired[bool]
+    """Missing where that is not known."""
+
+
+def meaning_of(told: evidence.ToolMessage) -> ToolMeaning:
+    """Return what a tool's message means."""
+    meaning: ToolMeaning = packaged_table("tools")["causes"][told.cause]
     return meaning

@@ -72,9 +72,9 @@ def to_dict(one: Any) -> dict[str, Any]:
     return dict(zip(one.__slots__, fields, strict=True))
 
 
-def defaults_of(cls: Any) -> Mapping[str, Any]:
+def defaults_of(cls: Any) -> Mapping[str, object]:
     """Return the defaults of a class's fields that have one, by name."""
-    defaults: Mapping[str, Any] = cls._defaults
+    defaults: Mapping[str, object] = cls._defaults
     return defaults
 
 
@@ -177,7 +177,7 @@ def _reduce(self: Any) -> tuple[Any, ...]:
     return _rebuild, (type(self), to_dict(self))
 
 
-def _rebuild(cls: type[T], fields: dict[str, Any]) -> T:
+def _rebuild(cls: type[T], fields: dict[str, object]) -> T:
     return cls(**fields)
 
 

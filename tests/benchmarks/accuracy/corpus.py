@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.logs.log_answer import classify_log
+from pytest_failure_taxonomy.logs.log_answer import ANSWERS, classify_log
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 
 Found = list[tuple[str, str]]
@@ -32,11 +32,13 @@ def answer_of(
 ) -> dict[str, Any] | None:
     """Return what `classify` says of a log, `None` if it says nothing."""
     try:
-        return classify_log(
+        answer = classify_log(
             iter([content]), name="log", stage=stage, exit_code=exit_code
         )
     except LogError:
         return None
+    found: dict[str, Any] = ANSWERS.encode(answer)
+    return found
 
 
 def quoted(answer: dict[str, Any]) -> str:

@@ -548,8 +548,8 @@ def test_a_gate_that_decides_fails_the_run(
     assert run.report["failures"] == []
     assert "case raises of echo: score 0.00, not passed" in run.stdout
     answer = classify_log(["\n".join(run.stdout).encode()], name="log")
-    assert (answer["kind"], answer["exit"]["code"]) == ("bench.gate", 1)
-    assert [each["kind"] for each in answer["reasons"]] == ["bench.gate"]
+    assert (answer.kind, answer.exit.code) == ("bench.gate", 1)
+    assert [held.kind for held in answer.reasons] == ["bench.gate"]
 
 
 def test_what_a_gate_that_decides_leaves_failures(runs: PytestRuns) -> None:

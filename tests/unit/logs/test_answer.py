@@ -11,7 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.logs.log_answer import MAX_FAILURES, classify_log
+from pytest_failure_taxonomy.logs.log_answer import (
+    ANSWERS,
+    MAX_FAILURES,
+    classify_log,
+)
 from pytest_failure_taxonomy.logs.log_lines import chunks_of
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 
@@ -61,8 +65,8 @@ def answer_of(log: str | bytes, **given: Any) -> dict[str, Any]:
     """Return the answer for a log that comes in one piece."""
     raw = log.encode() if isinstance(log, str) else log
     answer = classify_log([raw] if raw else [], name="log", **given)
-    json.dumps(answer).encode("ascii")
-    return answer
+    content: dict[str, Any] = ANSWERS.encode(answer)
+    return content
 
 
 def test_what_pytest_says_in_several_places() -> None:
@@ -207,7 +211,8 @@ def test_utf_16() -> None:
     """A log that PowerShell has written is read as any other."""
     expected = answer_of(FAILED_LOG, exit_code=1)
     chunks = chunks_of(io.BytesIO(FAILED_LOG.replace("\n", "\r\n").encode("utf-16")))
-    assert classify_log(chunks, name="log", exit_code=1) == expected
+    answer = classify_log(chunks, name="log", exit_code=1)
+    assert ANSWERS.encode(answer) == expected
     assert (
         answer_of(FAILED_LOG.encode("utf-16-le"), exit_code=1)["reason"]
         == "TESTS_FAILED"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.logs.log_answer import classify_log
+from pytest_failure_taxonomy.logs.log_answer import ANSWERS, classify_log
 from pytest_failure_taxonomy.logs.log_lines import chunks_of_text
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import Stage, known_kinds
@@ -133,9 +133,11 @@ def answer_of(
     log: str, exit_code: int | None = None, stage: Stage = Stage.FINAL_TEST
 ) -> dict[str, Any]:
     """Return what `classify` answers."""
-    return classify_log(
+    answer = classify_log(
         chunks_of_text(log), name="log", stage=stage, exit_code=exit_code
     )
+    content: dict[str, Any] = ANSWERS.encode(answer)
+    return content
 
 
 @pytest.mark.parametrize("exit_code", [None, 1, 127])

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.logs.log_answer import classify_log
+from pytest_failure_taxonomy.logs.log_answer import ANSWERS, classify_log
 from pytest_failure_taxonomy.logs.log_lines import chunks_of_text
 from pytest_failure_taxonomy.logs.output_readers import MAX_COLUMNS
 from pytest_failure_taxonomy.taxonomy import packaged_table
@@ -20,9 +20,10 @@ def answer_of(
     log: str, exit_code: int | None = None, stage: Stage = Stage.FINAL_TEST
 ) -> Any:
     """Return what `classify` answers."""
-    return classify_log(
+    answer = classify_log(
         chunks_of_text(log), name="log", stage=stage, exit_code=exit_code
     )
+    return ANSWERS.encode(answer)
 
 
 def texts_of(answer: Any) -> list[str]:

@@ -126,7 +126,7 @@ class RunHeader(ClosedModel):
     """How many cases the class has, of which a run may be to run some."""
     gate: models.GateSettings | None = None
     """What the run must reach."""
-    settings: dict[str, Any] = Field(default_factory=dict)
+    settings: dict[str, object] = Field(default_factory=dict)
     """The class's settings, options applied."""
     digests: models.BenchDigests
     """What makes runs comparable."""
@@ -1170,14 +1170,14 @@ def descriptions_of(run: KeptRun) -> dict[str, str]:
         return {}
 
 
-def section_of_session(folder: str, session: str) -> dict[str, Any]:
+def section_of_session(folder: str, session: str) -> dict[str, object]:
     """Return the section of the report of a pytest session that has died, as JSON.
 
     It has the reports of the runs that the session has begun or continued, the oldest first; and
     the cases that have begun and have no score: an item of a case waits while several cases run, so
     the test that was in flight is often none of those that had a system at work.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     evidence: list[str] = []
     waiting: str | None = None
     for path in run_paths(Path(folder)):

@@ -159,7 +159,7 @@ class PageRun(TypedDict):
 
 
 def page_runs(
-    benches: Iterable[Mapping[str, Any]], storage: Path
+    benches: Iterable[Mapping[str, object]], storage: Path
 ) -> dict[str, PageRun]:
     """Return what a page shows of the runs of a report, by the ids that it has.
 
@@ -274,7 +274,7 @@ def _cut(text: str, limit: int) -> Text:
 _OF_CALL: Final = ("attempt", "started_at", "seconds", "worker", "cost_usd")
 _OF_END: Final = ("ended", "kind", "fingerprint")
 _OF_CONTENT: Final = ("output", "transcript", "printed")
-Row = dict[str, Any]
+Row = dict[str, object]
 
 
 def rows_of(run: KeptRun) -> list[Row]:

@@ -296,14 +296,14 @@ def _check_header(names: list[str], line: int, problems: Problems) -> bool:
 
 def _fields_of(
     row: Mapping[str, str], line: int, problems: Problems
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """Return the fields of a row; `None` if there are problems.
 
     A cell is text as it stands, since nothing tells a number from a name made of digits. Columns
     whose names end in `:json`, tags and limits are read, and left out where they are empty.
     """
     before = len(problems)
-    fields: dict[str, Any] = {}
+    fields: dict[str, object] = {}
     for column, cell in row.items():
         is_json = column.endswith(_JSON)
         if not (is_json or column == "tags" or column in _NUMBERS):
@@ -456,7 +456,9 @@ def _tell(error: BaseException, before: str, path: Path, problems: Problems) -> 
     problems.add(lines[-1] if lines else None, what)
 
 
-def _as_json(given: Any, line: int | None, problems: Problems) -> dict[str, Any] | None:
+def _as_json(
+    given: Any, line: int | None, problems: Problems
+) -> dict[str, object] | None:
     """Return a copy of an entry that nobody else holds; `None` if there are problems."""
     if not isinstance(given, dict):
         problems.add(
@@ -468,7 +470,7 @@ def _as_json(given: Any, line: int | None, problems: Problems) -> dict[str, Any]
         problems.add(line, f"{shown(problem)}; give what JSON can hold")
         return None
     try:
-        found: dict[str, Any] = parse_value(json.dumps(given))
+        found: dict[str, object] = parse_value(json.dumps(given))
     except WrongError as error:
         problems.add(line, str(error))
         return None

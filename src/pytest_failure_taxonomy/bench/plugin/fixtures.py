@@ -201,7 +201,7 @@ class BenchRubric:
         return next(iter(self._grades.values()))
 
     def __call__(
-        self, case: str | BenchCase | Mapping[str, Any], output: object
+        self, case: str | BenchCase | Mapping[str, object], output: object
     ) -> BenchScore:
         """Grade an output, and check the answer as a run does.
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pytest
 
@@ -105,7 +105,7 @@ def bench_storage(config: pytest.Config) -> BenchStorage:
     return config.stash[_STORAGE]
 
 
-def share_with_worker(config: pytest.Config, workerinput: dict[str, Any]) -> None:
+def share_with_worker(config: pytest.Config, workerinput: dict[str, object]) -> None:
     """Tell an xdist worker where to write what it knows; nothing is created yet."""
     storage = bench_storage(config)
     if not storage.journal:

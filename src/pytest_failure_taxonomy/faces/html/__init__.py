@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.faces.html import rows
 from pytest_failure_taxonomy.report.frames import classed_lines, code_of
@@ -45,7 +45,7 @@ _PART_OF_OUTCOME: Final = {"error": "errors", "flaky": "passed"}
 _BINS: Final = 10
 
 
-def render(report: FailureReport, *, kept: Mapping[str, Any] | None = None) -> str:
+def render(report: FailureReport, *, kept: Mapping[str, object] | None = None) -> str:
     """Return a report as one HTML page.
 
     Args:
