@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from pytest_failure_taxonomy.bench import comparing, oracle
 from pytest_failure_taxonomy.bench.bounds import ALPHA, NO_SCIPY, units_of
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.kept.file import KeptAttempt
     from pytest_failure_taxonomy.bench.kept.regrading import Regrading
     from pytest_failure_taxonomy.bench.models import BenchComparison, RubricAgreement
+    from pytest_failure_taxonomy.bench.planning import Plan
 
 _DIGITS: Final = 8
 """Of a digest that is shown for people to compare."""
@@ -154,7 +155,28 @@ def list_runs(options: argparse.Namespace) -> int:
     return code
 
 
-def _row(run: KeptRun) -> dict[str, Any]:
+class _RunRow(TypedDict):
+    """What the list says of a run."""
+
+    run_id: str
+    task_class: str
+    system: str
+    version: str | None
+    label: str | None
+    started_at: str
+    passed: int
+    scheduled: int
+    mean_score: float | None
+    total_cost_usd: float | None
+    complete: bool
+    missing: str
+    """Why it is no complete run of its class; empty if it is."""
+    regraded_from: str | None
+    gate: str | None
+    """The verdict of the gate; `None` without one."""
+
+
+def _row(run: KeptRun) -> _RunRow:
     report = _report_for(run)
     header, counts = run.header, report.counts
     return {
@@ -192,7 +214,7 @@ def _missing(run: KeptRun, report: BenchRunReport) -> str:
     return ", ".join(parts)
 
 
-def _system(row: dict[str, Any]) -> str:
+def _system(row: Mapping[str, object]) -> str:
     return " ".join(
         str(row[name]) for name in ("system", "version", "label") if row[name]
     )
@@ -232,7 +254,7 @@ _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
 }
 
 
-def _table(name: str, rows: Iterable[dict[str, Any]]) -> Iterable[Line]:
+def _table(name: str, rows: Iterable[_RunRow | _CaseRow]) -> Iterable[Line]:
     return output.table_lines(
         output.columns_of(packaged_table("bench")[name], _WORDS), rows
     )
@@ -249,7 +271,7 @@ def show(options: argparse.Namespace) -> int:
         case = run.known[options.case]
         case.calls = list(run_file.read_calls(run.path, {options.case}))
     if options.format == "json" and options.case is not None:
-        facts: dict[str, Any] = {
+        facts: dict[str, object] = {
             "run_id": run.header.run_id,
             "case": case.scheduled and case.scheduled.model_dump(mode="json"),
             "state": case.state,
@@ -341,7 +363,20 @@ def _facts(run: KeptRun) -> Iterator[tuple[str, str]]:
     yield "file", str(run.path)
 
 
-def _case_row(case: KeptCase) -> dict[str, Any]:
+class _CaseRow(TypedDict):
+    """What is listed of a case."""
+
+    case_id: str
+    state: str
+    score: float | None
+    codes: list[str]
+    cost_usd: float | None
+    wall_clock_ms: float | None
+    system_ms: float | None
+    attempts: int
+
+
+def _case_row(case: KeptCase) -> _CaseRow:
     score = case.score
     return {
         "case_id": case.case_id,
@@ -456,9 +491,9 @@ def export(options: argparse.Namespace) -> int:
     return 0
 
 
-def _as_cells(row: dict[str, Any]) -> dict[str, Any]:
+def _as_cells(row: shown.Row) -> shown.Row:
     """Return a row as CSV holds it: JSON for what may be anything, nothing for what is missing."""
-    cells = {
+    cells: shown.Row = {
         name: str(each).lower() if isinstance(each, bool) else each
         for name, each in row.items()
     }
@@ -753,7 +788,7 @@ _ASKED: Final = ("lower_bound_95", "min_passed_cases")
 """What a gate asks for that an option can ask for, too."""
 
 
-def _plan_lines(found: Mapping[str, Any]) -> Iterator[str]:
+def _plan_lines(found: Plan) -> Iterator[str]:
     chance = f"with a chance of {_percent(found['power'])}"
     units = f"{found['unit']}s"
     if found["gate"] is not None:

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +95,39 @@ def _draw(shares: Shares, n: int) -> Iterable[Counter[float]]:
         )
 
 
+class CasesNeeded(TypedDict):
+    """How many cases it takes to pass a gate, if a mean is the true one."""
+
+    truth: float
+    cases: int | None
+    """`None` for more than can be planned for."""
+    is_never: bool
+    """No number of cases is enough."""
+
+
+class WithCases(TypedDict):
+    """What a number of cases can show, if a mean is the true one."""
+
+    cases: int
+    truth: float
+    chance_of_gate: float | None
+    least_loss: float | None
+    least_loss_if_none_improves: float | None
+
+
+class Plan(TypedDict):
+    """What `bench plan --format json` prints."""
+
+    gate: dict[str, float | None] | None
+    power: float
+    method: str
+    most_cases: int
+    cases_needed: list[CasesNeeded]
+    with_cases: list[WithCases]
+    unit: NotRequired[str]
+    """What is counted: `case` or `cluster`."""
+
+
 def plan(
     gate: GateSettings | None,
     counts: Sequence[int],
@@ -103,7 +136,7 @@ def plan(
     truths: Sequence[float] = (),
     scores: Sequence[float] = (),
     differences: Sequence[float] = (),
-) -> dict[str, Any]:
+) -> Plan:
     """Return the whole plan, as `bench plan --format json` prints it.
 
     Args:
@@ -132,7 +165,8 @@ def plan(
             ) from None
     of_pairs = shares_of(differences)
     is_exact = base.keys() <= {0.0, 1.0} and of_pairs.keys() <= {-1.0, 0.0, 1.0}
-    needed, able = [], []
+    needed: list[CasesNeeded] = []
+    able: list[WithCases] = []
     if gate is not None:
         for truth, shares in by_truth.items():
             is_never = truth <= (gate.lower_bound_95 or 0.0)
@@ -159,7 +193,7 @@ def plan(
             )
     drawn = f"drawn {SAMPLES:,} times from what --from names"
     return {
-        "gate": gate and gate.model_dump(mode="json"),
+        "gate": None if gate is None else gate.model_dump(mode="json"),
         "power": power,
         "method": "computed for scores of 0 and 1" if is_exact else drawn,
         "most_cases": MOST_CASES,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from shlex import quote
-from typing import Final
+from typing import Final, TypedDict
 
 from pytest_failure_taxonomy.report.markup import as_code, folded
 from pytest_failure_taxonomy.report.model import FailureReport
@@ -74,9 +74,20 @@ def _is_whole(report: FailureReport) -> bool:
     )
 
 
-def _issue(
-    report: FailureReport, cause: CauseSummary, again: Reproduction
-) -> dict[str, object]:
+class _Issue(TypedDict):
+    """What there is to write of a cause."""
+
+    key: str
+    mark: str
+    """Begins the body, by which the issue is found again."""
+    title: str
+    labels: list[str]
+    body: str
+    comment: str
+    """For an issue that is there already."""
+
+
+def _issue(report: FailureReport, cause: CauseSummary, again: Reproduction) -> _Issue:
     key = cause.key  # of a report that anybody may have written
     if not _KEY.fullmatch(key):
         key = sha256(key.encode("utf-8", "replace")).hexdigest()[:16]

@@ -146,7 +146,7 @@ def _describe_run(suite: ET.Element, report: FailureReport) -> None:
     suite.set("timestamp", run.started_at)
     if suite.get("time") is None:
         suite.set("time", _seconds(run.duration_seconds))
-    properties: dict[str, object] = {
+    properties: dict[str, str | bool | None] = {
         "run": run.id,
         "stage": run.stage,
         "completeness": report.completeness,
@@ -168,7 +168,7 @@ def _describe_run(suite: ET.Element, report: FailureReport) -> None:
     _fill(suite, properties)
 
 
-def _fill(element: ET.Element, fields: Mapping[str, object]) -> None:
+def _fill(element: ET.Element, fields: Mapping[str, str | bool | None]) -> None:
     """Add what is known to the properties of a suite or a test case."""
     properties = element.find("properties")
     if properties is None:

@@ -58,13 +58,13 @@ os = isolate_module(os)
 _monotonic, _sleep = time.monotonic, time.sleep
 
 _TABLE: Final = packaged_table("experiments")
-_VALUES: Final[Mapping[str, object]] = {
+_VALUES: Final[Mapping[str, bool | int | None]] = {
     "none": None,
     "off": False,
     "on": True,
     "zero": 0,
 }
-_NEUTRAL: Final[dict[str, object]] = {}
+_NEUTRAL: Final[dict[str, bool | int | str | None]] = {}
 for _neutral, _names in _TABLE["neutral"].items():
     _NEUTRAL.update(dict.fromkeys(_names, _VALUES.get(_neutral, _neutral)))
 """Values that options have in an experiment, by their names in the config."""

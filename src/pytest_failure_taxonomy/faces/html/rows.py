@@ -39,29 +39,6 @@ _T = TypeVar("_T")
 _MAX_SAID: Final = 300
 _MAX_ERRORS: Final = 5
 """Errors outside of tests whose code one card shows."""
-_FIELDS: Final = (
-    "id",
-    "run",
-    "owner",
-    "type",
-    "said",
-    "message",
-    "place",
-    "origin",
-    "own",
-    "traceback",
-    "seconds",
-    "attempts",
-    "shown",
-    "phase",
-    "reason",
-    "kind",
-    "worker",
-    "marker",
-    "rule",
-    "only",
-)
-"""What the script may find of a failure, in this order; what says nothing is left out."""
 _DIGITS: Final = 3
 _MAX_NUMBER: Final = 2**53
 """No browser knows larger whole numbers exactly, and no run has counted so far."""
@@ -77,6 +54,38 @@ class UnlistedTest:
 
 
 _Member = Failing | UnlistedTest
+
+
+@value
+class _Shown:
+    """What the script may find of a failure, in this order; what says nothing is left out."""
+
+    id: tuple[int, str]
+    """The number of the file, and the rest of the node id."""
+    run: str = ""
+    """The command that runs it again."""
+    owner: str | None
+    type: str | None = None
+    said: str = ""
+    message: str | None = None
+    place: str | None = None
+    origin: str | None = None
+    own: tuple[int, ...] = ()
+    """The numbers of the lines of the user's own code."""
+    traceback: tuple[int, ...] = ()
+    """The numbers of all lines."""
+    seconds: float | None = None
+    attempts: int | None = None
+    shown: bool | None = None
+    """Whether the card has its code."""
+    phase: str | None = None
+    reason: str | None = None
+    kind: str | None = None
+    worker: str | None = None
+    marker: str | None = None
+    rule: str | None = None
+    only: bool | None = None
+    """Whether the report has the name alone."""
 
 
 @value
@@ -123,7 +132,7 @@ class Rows:
         self._lines: dict[str, int] = {}
         self.again = reproduction_of(report)
         self._tests = report.tests
-        self._failures: list[dict[str, Any]] = []
+        self._failures: list[_Shown] = []
         self._shown: set[int] = set()
         self._running = {test.nodeid for test in report.in_flight}
         is_only = summary.causes_count == 1
@@ -136,7 +145,7 @@ class Rows:
             times = len(failures) + len(errors)
             self.cards.append(self._make_card(None, title, times, failures, errors))
 
-    def as_json(self, timing: Timing) -> dict[str, Any]:
+    def as_json(self, timing: Timing) -> dict[str, object]:
         """Return what the script shows: tables of texts, failures and tests."""
         workers: dict[str, int] = {}
         tests = []
@@ -152,7 +161,7 @@ class Rows:
             )
             tests.append(row)
         return {
-            "failures": self._failures,
+            "failures": list(map(_with_content, self._failures)),
             "tests": None if self._tests is None else tests,
             "files": list(self._files),
             "workers": list(workers),
@@ -221,20 +230,20 @@ class Rows:
         first = len(self._failures)
         owner = cause.owner if cause else None
         for failure in failures:
-            fields = self._describe(failure, owner)
+            shown = self._describe(failure, owner)
             if failure is example:
-                fields["shown"] = True
-            self._failures.append(_with_content(fields))
+                shown = replace(shown, shown=True)
+            self._failures.append(shown)
         described = self._failures[first:]
         # What was raised is said of each where the failures of one cause differ in it.
-        differs = len({fields["said"] for fields in described if "said" in fields}) > 1
+        differs = len({shown.said for shown in described} - {""}) > 1
         rows = []
         for number, failure in enumerate(failures):
             row = Row(
                 number=first + number,
                 nodeid=failure.nodeid,
                 note=_note_of(failure),
-                said=described[number].get("said", "") if differs else "",
+                said=described[number].said if differs else "",
             )
             rows.append(row)
         return Card(
@@ -244,50 +253,45 @@ class Rows:
             shown=tuple(codes),
             rows=tuple(rows),
             unnamed=max(0, times - len(failures) - len(errors)) if failures else 0,
-            command=described[0].get("run", "") if described else "",
+            command=described[0].run if described else "",
         )
 
-    def _describe(self, failure: _Member, owner: str | None) -> dict[str, Any]:
+    def _describe(self, failure: _Member, owner: str | None) -> _Shown:
         """Return what the script shows of a failure, a collection error or a name alone."""
         file, rest = _split(failure.nodeid)
-        fields: dict[str, Any] = {"id": [_number(self._files, file), rest]}
+        shown = _Shown(id=(_number(self._files, file), rest), owner=owner)
         if isinstance(failure, UnlistedTest):
-            fields |= {
-                "run": self.again.command(failure.nodeid),
-                "owner": owner,
-                "reason": failure.reason,
-                "kind": failure.kind,
-                "only": True,
-            }
-            return fields
-        fields |= {
-            "owner": owner_of(owner, failure)[0],
-            "type": failure.failure_type,
-            **self._describe_raised(failure),
-        }
+            return replace(
+                shown,
+                run=self.again.command(failure.nodeid),
+                reason=failure.reason,
+                kind=failure.kind,
+                only=True,
+            )
+        shown = self._with_raised(shown, failure)
         if isinstance(failure, CollectionError):
-            fields |= {
-                "run": self.again.command(file),
-                "phase": "collection",
-                "reason": "INTERNAL_ERROR",
-                "kind": "collection.error",
-            }
-            return fields
-        fields |= {
-            "run": self.again.command(failure.nodeid),
-            "seconds": _rounded(failure.duration_seconds),
-            "attempts": failure.attempts if failure.attempts > 1 else None,
-            "phase": failure.phase,
-            "reason": failure.reason,
-            "kind": failure.kind,
-            "worker": failure.worker,
-            "marker": failure.marker,
-            "rule": failure.rule,
-        }
-        return fields
+            return replace(
+                shown,
+                run=self.again.command(file),
+                phase="collection",
+                reason="INTERNAL_ERROR",
+                kind="collection.error",
+            )
+        return replace(
+            shown,
+            run=self.again.command(failure.nodeid),
+            seconds=_rounded(failure.duration_seconds),
+            attempts=failure.attempts if failure.attempts > 1 else None,
+            phase=failure.phase,
+            reason=failure.reason,
+            kind=failure.kind,
+            worker=failure.worker,
+            marker=failure.marker,
+            rule=failure.rule,
+        )
 
-    def _describe_raised(self, failure: Failing) -> dict[str, Any]:
-        """Return what the script shows of what was raised, and where."""
+    def _with_raised(self, shown: _Shown, failure: Failing) -> _Shown:
+        """Return what the script shows, with what was raised, where, and in whose code."""
         raised, origin, location = failure.exception, failure.origin, failure.location
         message = raised.message if raised else None
         if isinstance(failure, CollectionError):
@@ -300,23 +304,26 @@ class Rows:
             package = f" of {origin.package}" if origin.package else ""
             raised_in = f"{origin.function} in {place_words(origin)}{package}"
         code = code_of(failure.traceback, location)
-        return {
-            "said": safe_text(words, _MAX_SAID),
-            "message": None if failure.traceback else message,
-            "place": place_words(location) if location else None,
-            "origin": raised_in,
-            "own": self._numbers(code.own if code.whole else ""),
-            "traceback": self._numbers(code.whole or code.own),
-        }
+        return replace(
+            shown,
+            owner=owner_of(shown.owner, failure)[0],
+            type=failure.failure_type,
+            said=safe_text(words, _MAX_SAID),
+            message=None if failure.traceback else message,
+            place=place_words(location) if location else None,
+            origin=raised_in,
+            own=self._numbers(code.own if code.whole else ""),
+            traceback=self._numbers(code.whole or code.own),
+        )
 
-    def _numbers(self, text: str) -> list[int]:
-        return [_number(self._lines, line) for line in text.splitlines()]
+    def _numbers(self, text: str) -> tuple[int, ...]:
+        return tuple([_number(self._lines, line) for line in text.splitlines()])
 
 
-def _with_content(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _with_content(shown: _Shown) -> dict[str, object]:
     """Return the fields that say anything, in their order."""
-    empty: tuple[object, ...] = (None, "", [])
-    return {name: fields[name] for name in _FIELDS if fields.get(name) not in empty}
+    empty: tuple[object, ...] = (None, "", ())
+    return {name: each for name, each in to_dict(shown).items() if each not in empty}
 
 
 def _note_of(failure: _Member) -> str:
