@@ -187,7 +187,7 @@ class History:
         """
         self._url = url
         self.is_sqlite = url.get_backend_name() == "sqlite"
-        options: dict[str, dict[str, Any]] = {
+        options: dict[str, dict[str, float | None]] = {
             "sqlite": {"timeout": wait_seconds},
             "postgresql": {"connect_timeout": max(2, int(wait_seconds))},
         }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, NotRequired, TypedDict
 
 from sqlalchemy import select
 
@@ -269,13 +269,31 @@ class _Case(NamedTuple):
         return round(shares[1] - shares[0], _DIGITS) if len(shares) == 2 else None
 
 
+class _Figures(TypedDict):
+    """The fields of `Explained` that depend on how failures are counted."""
+
+    charged_to: str | None
+    counted: str
+    first_failures: int
+    second_failures: int
+    tasks: int
+    difference: float | None
+    low: float | None
+    high: float | None
+    method: str
+    explained: NotRequired[float]
+    explained_low: NotRequired[float | None]
+    explained_high: NotRequired[float | None]
+    share: NotRequired[float | None]
+
+
 def _figures(
     case: _Case,
     pairs: Mapping[str, tuple[list[str], list[str]]],
     plain: Mapping[str, float],
     *,
     is_decided: bool,
-) -> dict[str, Any]:
+) -> _Figures:
     """Return what an answer says of one way to count.
 
     Args:
@@ -291,7 +309,7 @@ def _figures(
     first, second = (
         [end for both in pairs.values() for end in both[n]] for n in (0, 1)
     )
-    figures: dict[str, Any] = {
+    figures: _Figures = {
         "charged_to": case.charged_to,
         "counted": case.counted,
         "first_failures": sum(end in ends for end in first),

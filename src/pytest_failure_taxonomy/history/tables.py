@@ -558,7 +558,7 @@ class _Addition:
     def _insert(self, table: Table, **values: Any) -> int:
         return _insert_row(self._connection, table, **values)
 
-    def _insert_all(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+    def _insert_all(self, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
         if rows:
             self._connection.execute(insert(table), rows)
 
@@ -688,7 +688,7 @@ class _Addition:
         if not digests:
             return {}
         execute = self._connection.execute
-        parameters: dict[str, Any] = {
+        parameters: dict[str, int | datetime] = {
             "project": self._project,
             "offset": WATCHED_RUNS + 1,  # this run is there already
         }

@@ -24,7 +24,7 @@ from types import (
     MemberDescriptorType,
     MethodType,
 )
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import pytest
 
@@ -91,6 +91,19 @@ like."""
 _ASSERTION: Final = inspection.names_of_bases(AssertionError)
 
 
+class _Seen(TypedDict, total=False):
+    """Fields of a `RaisedException` that most have no use for."""
+
+    memory: evidence.MemoryPressure | None
+    raised_in: str
+    raiser: str | None
+    raising_function: str
+    fixture: str
+    fixture_place: evidence.Location | None
+    facts: tuple[evidence.Fact, ...]
+    chain: tuple[evidence.LinkedException, ...]
+
+
 def describe_exception(
     error: BaseException,
     origins: origin.OriginFinder,
@@ -109,7 +122,7 @@ def describe_exception(
     message = message_of(error, formatted)
     place, frame = origins.find(error)
     is_in_fixtures = report is not None and report.when in ("setup", "teardown")
-    more: dict[str, Any] = {}
+    more: _Seen = {}
     if kind is AssertionError:
         bases = _ASSERTION
         # A plain assertion holds nothing.
@@ -324,7 +337,7 @@ def _chain_of(
     return tuple(links)
 
 
-def _fixture_of(error: BaseException, rootdir: Path) -> dict[str, Any]:
+def _fixture_of(error: BaseException, rootdir: Path) -> _Seen:
     """Return name and place of the fixture in whose setup or teardown an exception was raised.
 
     A fixture that is kept for several tests raises the same exception for each of them.
