@@ -14,10 +14,10 @@ from pytest_failure_taxonomy.logs.output_evidence import (
 )
 from pytest_failure_taxonomy.logs.output_readers import (
     PytestOutput,
-    ToolOutput,
     pattern,
 )
 from pytest_failure_taxonomy.logs.program_output import ProgramOutput
+from pytest_failure_taxonomy.logs.tool_output import ToolOutput
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.codec import Codec
 from pytest_failure_taxonomy.report.model import PUBLISHED, Exit

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final
 
-from pytest_failure_taxonomy.logs.output_readers import MAX_COLUMNS, pattern
+from pytest_failure_taxonomy.logs.output_readers import pattern
+from pytest_failure_taxonomy.logs.tool_output import MAX_COLUMNS
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import OutputLine, SeenMarker
 from pytest_failure_taxonomy.taxonomy.judgement import (

@@ -233,11 +233,9 @@ def _with_what_it_said(
         return evidence
     from pytest_failure_taxonomy.logs.log_lines import chunks_of, read_log
     from pytest_failure_taxonomy.logs.output_evidence import output_of
-    from pytest_failure_taxonomy.logs.output_readers import (
-        PytestOutput,
-        ToolOutput,
-    )
+    from pytest_failure_taxonomy.logs.output_readers import PytestOutput
     from pytest_failure_taxonomy.logs.program_output import ProgramOutput
+    from pytest_failure_taxonomy.logs.tool_output import ToolOutput
 
     told: ToolMessage | None = None
     files = [output.open() for output in command.outputs]

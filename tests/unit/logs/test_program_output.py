@@ -11,7 +11,7 @@ import pytest
 from pytest_failure_taxonomy.errors import LogError
 from pytest_failure_taxonomy.logs.log_answer import ANSWERS, classify_log
 from pytest_failure_taxonomy.logs.log_lines import chunks_of_text
-from pytest_failure_taxonomy.logs.output_readers import MAX_COLUMNS
+from pytest_failure_taxonomy.logs.tool_output import MAX_COLUMNS
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 

@@ -11,7 +11,7 @@ import pytest
 from pytest_failure_taxonomy.errors import LogError
 from pytest_failure_taxonomy.logs.log_answer import ANSWERS, classify_log
 from pytest_failure_taxonomy.logs.log_lines import chunks_of_text, read_log
-from pytest_failure_taxonomy.logs.output_readers import (
+from pytest_failure_taxonomy.logs.tool_output import (
     MAX_LINES_AFTER,
     ToolOutput,
     tool_wordings,

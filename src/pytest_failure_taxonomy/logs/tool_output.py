@@ -1,0 +1,169 @@
+"""Read what pip, uv, npm, git, Docker and shells print, whose exit codes say little.
+
+`taxonomy/data/tools.toml` has the wordings.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Final, NamedTuple
+
+from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    OutputLine,
+    ToolCause,
+    ToolMessage,
+)
+
+MAX_LINES_AFTER: Final = 50
+"""How far from the end a message may be: what came long before was got over."""
+
+MAX_COLUMNS: Final = 2_000
+"""How much of a line is looked at: a pattern can begin at many places of it."""
+
+
+class Wording(NamedTuple):
+    """How one tool says what went wrong."""
+
+    tool: str
+    cause: ToolCause
+    pattern: re.Pattern[str]
+    is_vague: bool = False
+    """A better message may stand before it."""
+    within: int = MAX_LINES_AFTER
+    """How far from the end it may be."""
+
+
+@cache
+def tool_wordings() -> tuple[Wording, ...]:
+    """Return what each tool says, in the order of the table; the first that fits a line decides."""
+    wordings = []
+    for row in packaged_table("tools")["wording"]:
+        for words in row["patterns"]:
+            wording = Wording(
+                tool=row["tool"],
+                cause=row["cause"],
+                pattern=re.compile(words.removeprefix("~")),
+                is_vague=words.startswith("~"),
+                within=row.get("within", MAX_LINES_AFTER),
+            )
+            wordings.append(wording)
+    return tuple(wordings)
+
+
+_ANY: Final = re.compile(
+    "rror|ERROR|ERR!|fatal:|daemon|Podman|Docker|docker|ssh: |Max retries|Credentials"
+    "|No solution|Failed|Caused by|Permission denied|key verification|kex_|Retrying"
+    "|not found|No such file|No module|no such file|permission denied|is not recognized|Killed"
+    "|No space|no space|quota|unexpected EOF|onnect|ENOSPC|E: |W: |failed to resolve"
+    "|unable to (?:select|open)|open display|resolve host|name resolution|Missing X"
+    "|ould not |unresolved dep|GemNotFound|dial tcp|unknown revision|matching package"
+    "|Failure to find|Unable to update|failed to fetch|410 Gone|No output has|exceeded"
+    "|has timed out|Build timed out|longer than"
+)
+"""What a line has to have that is looked at more closely."""
+_RETRIED: Final = re.compile(
+    r"WARNING: Retrying \(Retry\(.*\)\) after connection broken by "
+)
+_NOTHING_FOUND: Final = "(from versions: none)"
+
+
+@cache
+def _tally() -> re.Pattern[str]:
+    """Return what test runners say when they have run tests."""
+    return re.compile("|".join(packaged_table("tools")["ran"]))
+
+
+class ToolOutput:
+    """The last message of a tool that says why it failed."""
+
+    wants_all = False
+
+    def __init__(self) -> None:
+        self._clear: tuple[OutputLine, Wording] | None = None
+        self._vague: tuple[OutputLine, Wording] | None = None
+        self._retried: OutputLine | None = None
+        self._tests_ran = False
+        self._installed: re.Pattern[str] | None = None
+        """How a command that was missing shows its version, once somebody has installed it."""
+
+    def feed(self, line: OutputLine) -> None:
+        """Read the next line."""
+        text = line.text[:MAX_COLUMNS]
+        if _tally().search(text):
+            self._tests_ran = True
+        if self._clear is not None:
+            self._look_whether_over(line, *self._clear)
+        if _ANY.search(text) is None:
+            return
+        if _RETRIED.search(text):
+            self._retried = line
+            return
+        for wording in tool_wordings():
+            if match := wording.pattern.search(text):
+                self._note_wording(line, wording, match)
+                break
+
+    def _note_wording(
+        self, line: OutputLine, wording: Wording, match: re.Match[str]
+    ) -> None:
+        """Note what a tool says, in place of what was said before."""
+        if not wording.is_vague:
+            self._forget_installed()
+        if name := match.groupdict().get("tool"):
+            wording = wording._replace(tool=name)
+            if wording.cause in ("command", "module"):
+                bare = re.escape(name.rstrip("0123456789."))
+                self._installed = re.compile(
+                    rf"(?i)(?:^|[\s/(]){bare}(?:[ @-]|==| \()v?\d"
+                )
+                self.wants_all = True
+        if wording.is_vague:
+            self._vague = line, wording
+        elif self._retried is not None and _NOTHING_FOUND in match.string:
+            # pip takes an index that can't be reached for one without such a project.
+            self._clear = self._retried, wording._replace(cause="network")
+            self._retried = line
+        else:
+            self._clear = line, wording
+
+    def _forget_installed(self) -> None:
+        self._installed = None
+        self.wants_all = False
+
+    def _look_whether_over(
+        self, line: OutputLine, noted: OutputLine, wording: Wording
+    ) -> None:
+        """Forget what a shell has said, if the command is there later, or a Python fails."""
+        text = line.text[:MAX_COLUMNS]
+        if self._installed is not None and self._installed.search(text):
+            self._clear = None
+        is_of_shell = wording.within < MAX_LINES_AFTER
+        if is_of_shell and text.startswith("Traceback (most recent call last)"):
+            self._clear = None
+        is_far = line.number > noted.number + wording.within
+        if is_far or self._clear is None:
+            self._forget_installed()
+
+    def message(self, line_count: int) -> ToolMessage | None:
+        """Return why a tool has failed; `None` if none says so near the end.
+
+        Args:
+            line_count: how many lines the output has.
+        """
+        noted = self._clear or self._vague
+        if noted is None:
+            return None
+        line, wording = noted
+        last = line
+        if wording.cause == "network" and self._retried is not None:
+            last = self._retried
+        if last.number < line_count - wording.within:
+            return None
+        return ToolMessage(
+            tool=wording.tool,
+            cause=wording.cause,
+            line=line._replace(text=line.text.strip()),
+            tests_ran=self._tests_ran,
+        )
