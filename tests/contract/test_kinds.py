@@ -372,6 +372,7 @@ KINDS_THAT_TOOLS_GIVE: Final = (
     ("tool.syntax", "TOOL_ERROR", told("shell", "syntax")),
     ("tool.package_index", "TOOL_ERROR", told("pip", "network")),
     ("tool.install_failed", "TOOL_ERROR", told("pip", "build")),
+    ("tool.patch_failed", "TOOL_ERROR", told("patch", "patch")),
     ("tool.git", "TOOL_ERROR", told("git", "missing")),
     (
         "tests.none_run",

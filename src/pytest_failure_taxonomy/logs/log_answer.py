@@ -164,22 +164,35 @@ def evidence_of_log(
         pattern("progress").fullmatch(line.text) for line in tail.lines
     )
     out.is_seen = out.is_seen or (is_progress and bool(tail.lines))
+    told = tools.message(tail.line_count)
+    if out.is_seen and told is not None and _ended_agent(told, out, stage):
+        out.is_seen = False
     if out.is_seen:
+        told = None
         run = evidence_of_output(out, exit_code, stage)
         if exit_code is None and run.exit.code == 0 and other.has_failed_command:
             run = _evidence_of_command(
                 None, stage
             )  # pytest passed, and something else did not
     else:
-        told = tools.message(tail.line_count)
         says_nothing = (
             other.marker is None and not other.says_something and told is None
         )
         if exit_code is None and says_nothing:
             return None
         run = replace(_evidence_of_command(exit_code, stage), tool_message=told)
-    output = output_of(out, other, tail, run.tool_message)
+    output = output_of(out, other, tail, told)
     return replace(run, marker=other.marker, output=output)
+
+
+def _ended_agent(told: ev.ToolMessage, out: PytestOutput, stage: Stage) -> bool:
+    """Tell whether an agent that had run pytest was ended by its language model."""
+    return (
+        stage is Stage.AGENT_RUN
+        and told.cause.startswith("llm.")
+        and out.last_line is not None
+        and told.line.number > out.last_line.number
+    )
 
 
 def _counts_failures(out: PytestOutput, tail: Tail) -> bool:

@@ -65,6 +65,11 @@ _WORDS: Final = re.compile(
     rb"|aborted|defined|unknown |nrecogni|Reason: |Dubious|issues|tests |matching|dial tcp"
     rb"|Failure to|Unable to|No output has|exceeded|longer than|Tests  |TOTAL: "
     rb"|\.[A-Za-z]{1,6}: ?[0-9]+[:,]|\xe2\x9c[\x95-\x98]|\xe2\x9d\x8c|\xe2\x97\x8f"
+    rb"|[Ll]imit|oo long|verloaded|ontext|EXHAUSTED|API key|credentials|redits|disconnected"
+    rb"|llama|litellm|reduce the length|xception|[Pp]atch|toomany|browsers|checksum of"
+    rb"|cache key|canceled|Because |Interrupt|\^C|HTTP Request: |success|received|[Hh]unk"
+    rb"|requires|module provides|too many|- [^ ]+\.py:[0-9]+ |go\.mod"
+    rb"|flaky|xecutable|ERESOLVE|'resolved'|API Error"
     rb"|usage:|\.py [.FEsxXRup]|Z [0-9=_!+\[FIN.>\x1b]"
 )
 _COMMAND_FAILED: Final = re.compile(rb"exited with (?:code .?)?[1-9]|exit code [1-9]")

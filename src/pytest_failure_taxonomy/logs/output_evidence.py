@@ -497,7 +497,7 @@ def output_of(
     if out.is_seen:
         by_subject |= _lines_of_pytest(out)
     if tool is not None:
-        for subject in ("stage", "sandbox", "tool", "process"):
+        for subject in ("stage", "sandbox", "llm", "tool", "process", "interrupt"):
             by_subject[subject] = (tool.line,)
     last = tail.lines[-1:]
     errors = other.lines(tail.before_failure or tail.lines)

@@ -89,13 +89,23 @@ class _Command:
         self.tests: dict[str, None] = {}
         self.failed_count: int | None = None
         """How many tests failed, if a runner says so."""
+        self.unnamed_count = 0
+        """How many failed without a name."""
         self.end: OutputLine | None = None
         """Where a CI system says that it failed."""
 
     def add_test(self, name: str) -> None:
-        """Add the name of a test that failed."""
-        if len(self.tests) < MAX_TESTS:
+        """Add the name of a test that failed, an empty text if it has none."""
+        if not name:
+            self.unnamed_count += 1
+        elif len(self.tests) < MAX_TESTS:
             self.tests[name.strip()] = None
+
+    def count_failed(self, text: str) -> None:
+        """Add the failed tests that a line counts, if it is the last of a runner."""
+        if tally := _pattern("tallies").match(text):
+            numbers = map(int, filter(None, tally.groups()))
+            self.failed_count = sum(numbers, self.failed_count or 0)
 
     @property
     def weight(self) -> tuple[bool, bool]:
@@ -117,6 +127,8 @@ class ProgramOutput:
         self._failed: _Command | None = None
         self._followed: _Lines | None = None
         """Where the next line is kept, as it goes on with the one before."""
+        self._lines_left = 0
+        """How many more lines go on with it."""
         self.marker: SeenMarker | None = None
         """The last marker."""
         self.marker_line: OutputLine | None = None
@@ -147,13 +159,8 @@ class ProgramOutput:
         self._command = _Command()
 
     def _feed_command(self, command: _Command, line: OutputLine, text: str) -> None:
-        if tally := _pattern("tallies").match(text):
-            command.failed_count = command.failed_count or 0
-            for number in filter(None, tally.groups()):
-                command.failed_count += int(number)
-        followed = self._followed
-        self._followed = None
-        self.wants_all = False
+        command.count_failed(text)
+        followed = self._take_followed()
         is_error = pattern("error_words").search(text) is not None
         sort = command.errors if is_error else None
         decisive = _pattern("decisive").match(text)
@@ -165,8 +172,7 @@ class ProgramOutput:
             if match.lastindex:
                 sort = command.of_tests
                 command.add_test(match[match.lastindex])
-            self._followed = sort
-            self.wants_all = True
+            self._follow(sort, 1)
         elif _pattern("warned").match(text):
             sort = command.warnings
             is_error = False
@@ -174,9 +180,24 @@ class ProgramOutput:
             sort = None
         elif followed is not None:
             sort = followed
+        if _pattern("opens").match(text):
+            sort = sort or command.decisive
+            self._follow(sort, int(packaged_table("programs")["opened_lines"]))
         if sort is not None:
             sort.add(line)
             command.says_something = command.says_something or is_error
+
+    def _follow(self, lines: _Lines, count: int) -> None:
+        """Keep the next lines, too: they go on with this one."""
+        self._followed, self._lines_left = lines, count
+        self.wants_all = True
+
+    def _take_followed(self) -> _Lines | None:
+        """Return where this line is kept if it goes on with the one before."""
+        followed = self._followed if self._lines_left else None
+        self._lines_left = max(0, self._lines_left - 1)
+        self.wants_all = self._lines_left > 0
+        return followed
 
     @property
     def _weightier(self) -> _Command:
@@ -203,7 +224,7 @@ class ProgramOutput:
         command = self._deciding
         if command.failed_count == 0:  # what failed at first has passed in the end
             return 0, ()
-        count = command.failed_count or len(command.tests)
+        count = command.failed_count or len(command.tests) + command.unnamed_count
         return count, tuple(command.tests)
 
     def lines(self, last: Sequence[OutputLine]) -> list[OutputLine]:

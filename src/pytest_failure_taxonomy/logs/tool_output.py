@@ -1,13 +1,14 @@
 """Read what pip, uv, npm, git, Docker and shells print, whose exit codes say little.
 
-`taxonomy/data/tools.toml` has the wordings.
+`taxonomy/data/tools.toml` has the wordings, `taxonomy/data/libraries.toml` those of
+services of language models and sandboxes.
 """
 
 from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -15,6 +16,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ToolCause,
     ToolMessage,
 )
+from pytest_failure_taxonomy.taxonomy.services import service_wordings
 
 MAX_LINES_AFTER: Final = 50
 """How far from the end a message may be: what came long before was got over."""
@@ -34,11 +36,24 @@ class Wording(NamedTuple):
     within: int = MAX_LINES_AFTER
     """How far from the end it may be."""
 
+    @property
+    def is_of_service(self) -> bool:
+        """Tell whether a service says it, who is asked again where it fails."""
+        return "." in self.cause
+
 
 @cache
 def tool_wordings() -> tuple[Wording, ...]:
-    """Return what each tool says, in the order of the table; the first that fits a line decides."""
-    wordings = []
+    """Return what services and tools say, in their order; the first that fits a line decides."""
+    wordings = [
+        Wording(
+            tool=each.service,
+            cause=cast("ToolCause", each.kind),
+            pattern=re.compile(each.pattern),
+            is_vague=each.is_vague,
+        )
+        for each in service_wordings()
+    ]
     for row in packaged_table("tools")["wording"]:
         for words in row["patterns"]:
             wording = Wording(
@@ -61,6 +76,11 @@ _ANY: Final = re.compile(
     "|ould not |unresolved dep|GemNotFound|dial tcp|unknown revision|matching package"
     "|Failure to find|Unable to update|failed to fetch|410 Gone|No output has|exceeded"
     "|has timed out|Build timed out|longer than"
+    "|xception|litellm|[Rr]ate.limit|overloaded|[Cc]ontext|oo long|RESOURCE_EXHAUSTED"
+    "|API key|auth credentials|redits|credit balance|usage limit|limit reached|disconnected"
+    "|reduce the length|llama|toomanyrequests|[Pp]atch|new browsers|checksum of ref"
+    "|compute cache key|canceled|Because |Interrupt|xecutable"
+    "|requires|module provides|too many|go\\.(?:sum|mod)|\\^C"
 )
 """What a line has to have that is looked at more closely."""
 _RETRIED: Final = re.compile(
@@ -69,10 +89,27 @@ _RETRIED: Final = re.compile(
 _NOTHING_FOUND: Final = "(from versions: none)"
 
 
+MAX_LINES_AFTER_RETRY: Final = 10
+"""The same for a service that is asked again."""
+
+
 @cache
 def _tally() -> re.Pattern[str]:
     """Return what test runners say when they have run tests."""
     return re.compile("|".join(packaged_table("tools")["ran"]))
+
+
+@cache
+def _over() -> re.Pattern[str]:
+    """Return what shows that something was got over; the group is how its cause begins."""
+    sorts = packaged_table("tools")["over"].items()
+    return re.compile("|".join(f"(?P<{sort}>{'|'.join(said)})" for sort, said in sorts))
+
+
+@cache
+def _again() -> re.Pattern[str]:
+    """Return how clients say that they ask a service again."""
+    return re.compile("|".join(packaged_table("tools")["again"]["patterns"]))
 
 
 class ToolOutput:
@@ -84,7 +121,8 @@ class ToolOutput:
         self._clear: tuple[OutputLine, Wording] | None = None
         self._vague: tuple[OutputLine, Wording] | None = None
         self._retried: OutputLine | None = None
-        self._tests_ran = False
+        self._last_tally = 0
+        """The number of the last line with a tally of tests."""
         self._installed: re.Pattern[str] | None = None
         """How a command that was missing shows its version, once somebody has installed it."""
 
@@ -92,7 +130,9 @@ class ToolOutput:
         """Read the next line."""
         text = line.text[:MAX_COLUMNS]
         if _tally().search(text):
-            self._tests_ran = True
+            self._last_tally = line.number
+        if over := _over().search(text):
+            self._forget(str(over.lastgroup))
         if self._clear is not None:
             self._look_whether_over(line, *self._clear)
         if _ANY.search(text) is None:
@@ -111,6 +151,8 @@ class ToolOutput:
         """Note what a tool says, in place of what was said before."""
         if not wording.is_vague:
             self._forget_installed()
+        if wording.is_of_service and _again().search(match.string):
+            wording = wording._replace(within=MAX_LINES_AFTER_RETRY)
         if name := match.groupdict().get("tool"):
             wording = wording._replace(tool=name)
             if wording.cause in ("command", "module"):
@@ -128,6 +170,13 @@ class ToolOutput:
         else:
             self._clear = line, wording
 
+    def _forget(self, sort: str) -> None:
+        """Forget what was got over, by how its cause begins."""
+        if self._clear is not None and self._clear[1].cause.startswith(sort):
+            self._clear = None
+        if self._vague is not None and self._vague[1].cause.startswith(sort):
+            self._vague = None
+
     def _forget_installed(self) -> None:
         self._installed = None
         self.wants_all = False
@@ -139,7 +188,7 @@ class ToolOutput:
         text = line.text[:MAX_COLUMNS]
         if self._installed is not None and self._installed.search(text):
             self._clear = None
-        is_of_shell = wording.within < MAX_LINES_AFTER
+        is_of_shell = wording.within < MAX_LINES_AFTER and not wording.is_of_service
         if is_of_shell and text.startswith("Traceback (most recent call last)"):
             self._clear = None
         is_far = line.number > noted.number + wording.within
@@ -152,18 +201,19 @@ class ToolOutput:
         Args:
             line_count: how many lines the output has.
         """
-        noted = self._clear or self._vague
-        if noted is None:
-            return None
-        line, wording = noted
-        last = line
-        if wording.cause == "network" and self._retried is not None:
-            last = self._retried
-        if last.number < line_count - wording.within:
-            return None
-        return ToolMessage(
-            tool=wording.tool,
-            cause=wording.cause,
-            line=line._replace(text=line.text.strip()),
-            tests_ran=self._tests_ran,
-        )
+        for noted in filter(None, (self._clear, self._vague)):
+            line, wording = noted
+            last = line
+            if wording.cause == "network" and self._retried is not None:
+                last = self._retried
+            if last.number < line_count - wording.within:
+                continue
+            means = packaged_table("tools")["causes"][wording.cause]
+            before = line.number if means.get("any_stage") else 0
+            return ToolMessage(
+                tool=wording.tool,
+                cause=wording.cause,
+                line=line._replace(text=line.text.strip()),
+                tests_ran=self._last_tally > before,
+            )
+        return None

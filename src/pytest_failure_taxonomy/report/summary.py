@@ -690,6 +690,7 @@ def traits_of(report: FailureReport, verdict: Verdict) -> FailureTraits:
         fixers = "both" if False in owners else "environment"
     return FailureTraits(
         reason=verdict.reason,
+        kind=verdict.kind,
         retryable=verdict.retryable,
         fixers=fixers,
         fix=causes[0].fix if len(causes) == 1 else None,

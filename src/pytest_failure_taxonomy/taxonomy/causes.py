@@ -427,6 +427,7 @@ def action_of(
             cause.failure_type,
             cause.retryable,
             last_good_commit,
+            kind=cause.kind,
         )
         rank = _LEAST_RECOVERABLE.index(action)
         ranked.append((rank, cause.kind != kind, index, cause, action))

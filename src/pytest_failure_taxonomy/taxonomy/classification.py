@@ -26,7 +26,9 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     FailureType,
     known_kinds,
     reason_of,
+    type_of_kind,
 )
+from pytest_failure_taxonomy.taxonomy.services import kind_of_answer
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import STRICT_XPASS
 
@@ -128,7 +130,7 @@ def judge_collection_failures(
     judged = []
     for failure in failures:
         if failure.exception is None:
-            failure_type = _type_at_head(failure.message) or FailureType.BROKEN_BUILD
+            failure_type = type_at_head(failure.message) or FailureType.BROKEN_BUILD
         else:
             failure_type = failure_type_of(failure.exception, collecting=True)
         if reads_text:
@@ -156,7 +158,7 @@ def judge_run_error(error: evidence.RunError) -> FailureJudgement:
             error.exception, collecting=is_conftest
         )
     else:
-        found = _type_at_head(error.message)
+        found = type_at_head(error.message)
     if is_conftest:
         found = found or FailureType.BROKEN_BUILD
     elif found is not FailureType.BROKEN_BUILD:
@@ -231,7 +233,7 @@ def failure_type_of(
         if is_of_environment and is_voice_of_environment(raised.raiser, [name]):
             return FailureType.UNKNOWN
         if name in WRAPPERS:
-            return _type_at_head(raised.message) or otherwise
+            return type_at_head(raised.message) or otherwise
     if "builtins.OSError" in raised.names:
         errno = _ERRNO.search(raised.message[:MAX_TEXT_READ])
         is_listed = errno and int(errno[1]) in packaged_table("environment")["errnos"]
@@ -240,7 +242,8 @@ def failure_type_of(
     return otherwise
 
 
-def _type_at_head(text: str) -> FailureType | None:
+def type_at_head(text: str) -> FailureType | None:
+    """Return the failure type of the exceptions that a text's tracebacks name, if one is listed."""
     # Imported here, because most exceptions tell their type by their class.
     from pytest_failure_taxonomy.taxonomy.failure_text import failure_type_at_head
 
@@ -271,8 +274,7 @@ def _type_of_test_failure(failure: evidence.TestFailure, kind: str) -> FailureTy
     """Return the failure type that the exception says, or else the kind."""
     is_of_service = kind in known_kinds() and kind.partition(".")[0] in KIND_FAMILIES
     if failure.attributed is not None and is_of_service:
-        is_too_long = kind == "llm.context_exceeded"
-        return FailureType.CONTEXT_EXHAUSTED if is_too_long else FailureType.UNKNOWN
+        return type_of_kind(kind)
     if kind == "sandbox.memory":
         return FailureType.UNKNOWN
     if failure.exception is not None:
@@ -286,7 +288,7 @@ def _type_of_test_failure(failure: evidence.TestFailure, kind: str) -> FailureTy
         if kind == "test.failed"
         else FailureType.UNKNOWN
     )
-    return _type_at_head(failure.message) or by_kind
+    return type_at_head(failure.message) or by_kind
 
 
 def _type_with_text(
@@ -300,7 +302,7 @@ def _type_with_text(
     """
     raised = failure.exception
     text = failure.message if raised is None else f"{raised.type}: {raised.message}"
-    at_head = _type_at_head(text)
+    at_head = type_at_head(text)
     if at_head is not None and at_head is not FailureType.UNKNOWN:
         return at_head
     return type_in_text(text) if failure_type is FailureType.UNKNOWN else failure_type
@@ -333,7 +335,11 @@ _GITPYTHON_COMMANDS: Final = frozenset(
 )
 _WORTH_A_PHRASE: Final = frozenset({"llm.bad_request", "llm.rate_limited", "llm.error"})
 _NO_LIBRARIES: Final = ("builtins.", "_pytest.", "pytest.")
-_STATUS: Final = r"(?:Error code: )?([1-5][0-9]{2})\b"
+_STATUS: Final = (
+    r"(?:^|^Error code: |^API error occurred: Status |\bstatus[ _]code: )"
+    r"([1-5][0-9]{2})\b"
+)
+"""Where a service's exception has the status of the answer in its message."""
 
 
 def classify_exception(
@@ -399,14 +405,11 @@ def _kind_by_words(kind: str, message: str) -> str:
     """Return the kind that a service's answer says, by its status or its words."""
     tables = packaged_table("libraries")
     if kind == "llm.error":
-        status = re.match(_STATUS, message)
+        status = re.search(_STATUS, message)
         if status is not None:
             kind = tables["http"].get(status[1], kind)
     if kind in _WORTH_A_PHRASE:
-        lower = message.lower()
-        for phrase, kind_of_phrase in tables["phrases"].items():
-            if phrase in lower:
-                return str(kind_of_phrase)
+        return kind_of_answer(message) or kind
     return kind
 
 

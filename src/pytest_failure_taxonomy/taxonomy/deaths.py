@@ -22,6 +22,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     Stage,
     finding,
     known_kinds,
+    type_of_kind,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import (
@@ -66,6 +67,9 @@ _FRAME_OF_LIBRARY: Final = (
     r'(?!_pytest[/\\]|pluggy[/\\])([^"\n]+)", line (\d+), in (\S+)'
 )
 """How a stack begins whose deepest frame is an installed library's."""
+
+_INTERRUPTED: Final = 2
+"""pytest's exit code for a run that was interrupted."""
 
 _NEVER_STARTED: Final = (126, 127)
 """A shell's exit codes for a command that it may not run, or does not find."""
@@ -530,6 +534,9 @@ def judge_command(
     reason = None
     if kind == "command.failed":
         reason = FailureReason.from_pytest_exit_code(code)
+        if code == _INTERRUPTED and not is_pytest:
+            # Of any other command it is an error; one that was interrupted says so.
+            reason = FailureReason.UNKNOWN
     ambiguous = tuple(row.get("ambiguous", ()))
     headline = row.get("headline")
     if code == KILLED_EXIT_CODE:
@@ -550,23 +557,24 @@ def judge_tool(run: evidence.RunEvidence) -> Iterator[Finding]:
     """Yield that a command failed because of what a tool says, of tests or of containers.
 
     Of a stage that is a tool's own work, such as the setup, the stage says it; but what
-    the machine lacks counts in each. A script whose last command succeeded ran no tests
-    where a shell had not found what runs them.
+    the machine lacks counts in each, and so does what a service says. A script whose
+    last command succeeded ran no tests where a shell had not found what runs them.
     """
     told = run.tool_message
     if told is None:
         return
-    kind = "tool.git"
-    if told.tool != "git":
-        kind = meaning_of(told)["kind"].format(tool=told.tool)
+    means, kind = meaning_of(told), kind_of_tool(told)
     code = run.exit.code
-    if told.cause not in ("daemon", "time_limit"):
+    any_stage = means.get("any_stage", False)
+    though_tests_ran = means.get("though_tests_ran", False)
+    if not (any_stage and though_tests_ran):
         is_agent = run.stage is Stage.AGENT_RUN
         is_of_machine = kind.startswith("sandbox.") and not is_agent
         is_of_tests = run.stage in (Stage.FINAL_TEST, Stage.BASELINE_RUN)
         # An agent tries commands; by these codes it is the agent that never started.
         is_of_agent = is_agent and code in _NEVER_STARTED
-        if told.tests_ran or not (is_of_machine or is_of_tests or is_of_agent):
+        is_of_stage = is_of_machine or is_of_tests or is_of_agent or any_stage
+        if (told.tests_ran and not though_tests_ran) or not is_of_stage:
             return
         if code in TIME_LIMIT_EXIT_CODES:
             return
@@ -579,9 +587,17 @@ def judge_tool(run: evidence.RunEvidence) -> Iterator[Finding]:
         told.line.text,
         confidence="likely",
         headline=words_of_tool(told),
-        retryable=meaning_of(told).get("retryable"),
-        ambiguous=KILLED_BY if told.cause == "killed" else (),
+        retryable=means.get("retryable"),
+        failure_type=type_of_kind(kind),
+        ambiguous=tuple(means.get("ambiguous", ())),
     )
+
+
+def kind_of_tool(told: evidence.ToolMessage) -> str:
+    """Return the kind of what a tool says."""
+    if told.tool == "git":
+        return "tool.git"
+    return str(meaning_of(told)["kind"].format(tool=told.tool))
 
 
 def words_of_tool(told: evidence.ToolMessage) -> str:
@@ -601,6 +617,12 @@ class ToolMeaning(TypedDict):
     """For what went wrong."""
     retryable: NotRequired[bool]
     """Missing where that is not known."""
+    any_stage: NotRequired[bool]
+    """It counts in each stage, unless tests ran after it."""
+    though_tests_ran: NotRequired[bool]
+    """It counts also where tests ran."""
+    ambiguous: NotRequired[list[str]]
+    """The kinds that it could be."""
 
 
 def meaning_of(told: evidence.ToolMessage) -> ToolMeaning:

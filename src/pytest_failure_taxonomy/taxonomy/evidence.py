@@ -716,8 +716,28 @@ ToolCause = Literal[
     "conflict",
     "refused",
     "build",
+    "pull_limit",
+    "context",
+    "host_key",
+    "ssh_key",
+    "commit",
+    "browser",
+    "patch",
+    "canceled",
+    "interrupted",
+    "crashed",
+    "sandbox.failed",
+    "llm.rate_limited",
+    "llm.quota_exceeded",
+    "llm.timeout",
+    "llm.unavailable",
+    "llm.authentication",
+    "llm.context_exceeded",
+    "llm.bad_request",
+    "llm.error",
 ]
-"""What a tool says went wrong: `daemon` if that of its containers can't be had."""
+"""What a tool says went wrong: `daemon` if that of its containers can't be had. What a
+service says is named by its kind."""
 
 
 @value
@@ -725,12 +745,13 @@ class ToolMessage:
     """What a tool or a shell says why a command has failed."""
 
     tool: str
-    """The tool, in lower case, or the command that the shell could not run."""
+    """The tool, in lower case, the command that the shell could not run, or a service."""
     cause: ToolCause
     line: OutputLine
     """Where it says so."""
     tests_ran: bool = False
-    """The output has a tally of tests, too: they ran, whatever a tool says."""
+    """The output has a tally of tests, too: they ran, whatever a tool says. Where the
+    cause counts in any stage, only a tally after it counts."""
 
 
 @value

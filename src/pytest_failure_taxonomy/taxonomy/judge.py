@@ -25,6 +25,7 @@ from pytest_failure_taxonomy.taxonomy.classification import (
     judge_collection_failures,
     judge_run_error,
     judge_test_failures,
+    type_at_head,
     type_in_text,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -42,6 +43,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     STAGE_FAILURE_REASONS,
     TIME_LIMIT_EXIT_CODES,
     TIMEOUT_EXIT_CODE,
+    UNEXPLAINED_KIND,
     Cause,
     Evidence,
     FailureJudgement,
@@ -57,6 +59,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     known_kinds,
     marked_finding,
     owner_of_most,
+    type_of_kind,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -296,16 +299,15 @@ def _verdict(
     first = primary.findings[0]
     least, action = action_of(causes, primary.kind)
     failure_type = least.failure_type
-    if lines and failure_type is FailureType.UNKNOWN:
-        failure_type = type_in_text("\n".join(line.text for line in lines))
-    if (
-        first.kind == "test.failed" and first.failure is None
-    ):  # another runner says so, not why
-        failure_type = (
-            FailureType.VERIFICATION_FAILED
-            if failure_type is FailureType.UNKNOWN
-            else failure_type
-        )
+    if failure_type is FailureType.UNKNOWN:
+        # Words are searched only where nothing is known that has a name.
+        text = "\n".join(line.text for line in lines)
+        if first.kind == UNEXPLAINED_KIND:
+            failure_type = type_in_text(text)
+        elif first.failure is None:
+            failure_type = type_of_kind(first.kind)
+        else:
+            failure_type = type_at_head(text) or failure_type
     evidence = []
     for found in primary.findings[:MAX_EVIDENCE]:
         is_named = found.nodeid is None or found.nodeid in found.detail
@@ -648,6 +650,8 @@ def _from_test_runners(run: RunEvidence) -> Iterator[Finding]:
             name,
             nodeid=name,
             confidence="likely",
+            retryable=False,
+            failure_type=type_of_kind("test.failed"),
         )
     unnamed = output.failed_tests - len(output.test_names)
     if unnamed > 0:
@@ -658,6 +662,8 @@ def _from_test_runners(run: RunEvidence) -> Iterator[Finding]:
             said,
             count=unnamed,
             confidence="likely",
+            retryable=False,
+            failure_type=type_of_kind("test.failed"),
         )
 
 
@@ -771,6 +777,7 @@ def _stage_finding(run: RunEvidence, reason: FailureReason) -> Finding:
         reason=reason,
         headline=f"{known_kinds()[kind].one}: {deaths.words_of_tool(told)}",
         retryable=deaths.meaning_of(told).get("retryable"),
+        failure_type=type_of_kind(deaths.kind_of_tool(told)),
     )
 
 

@@ -339,6 +339,10 @@ PHASE_KINDS: Final[Mapping[str, str]] = MappingProxyType(
 """The kind of a failed test by the phase that failed."""
 
 
+UNEXPLAINED_KIND: Final = "command.failed"
+"""The kind of a command that failed, where nothing that it printed is known to say why."""
+
+
 def kind_of_stage(reason: FailureReason) -> str:
     """Return the kind of a reason that `FailureReason.from_stage` gave."""
     return f"stage.{reason.lower()}"
@@ -361,6 +365,22 @@ class FailureType(StrEnum):
     CIRCULAR_FIX = "CIRCULAR_FIX"
     CONTEXT_EXHAUSTED = "CONTEXT_EXHAUSTED"
     UNKNOWN = "UNKNOWN"
+
+
+def type_of_kind(kind: str) -> FailureType:
+    """Return the failure type that a kind stands for, where no exception tells it."""
+    return _KIND_TYPES.get(kind, FailureType.UNKNOWN)
+
+
+_KIND_TYPES: Final[Mapping[str, FailureType]] = MappingProxyType(
+    {
+        "test.failed": FailureType.VERIFICATION_FAILED,
+        "test.xpass_strict": FailureType.VERIFICATION_FAILED,
+        "llm.context_exceeded": FailureType.CONTEXT_EXHAUSTED,
+        "tool.install_failed": FailureType.BROKEN_BUILD,
+        "tool.syntax": FailureType.BROKEN_BUILD,
+    }
+)
 
 
 class RecoveryAction(StrEnum):
@@ -473,28 +493,35 @@ def recovery_of_failure(
     failure_type: FailureType,
     retryable: bool | None,  # noqa: FBT001 - the second half of a pair
     last_good_commit: str | None = None,
+    *,
+    kind: str = "",
 ) -> RecoveryAction:
     """Recommend the next step after a failure in a report, in agreement with its `retryable`.
 
     A retry is never recommended if it can't help, and comes first if it can. If that
-    isn't known, the type alone decides.
+    isn't known, the type alone decides; of a command that failed, nobody knows why, so
+    somebody has to read what it printed.
 
     Args:
         failure_type: The type of the failure.
         retryable: Whether running the same again could end differently; `None` if
             unknown.
         last_good_commit: The commit to roll back to, if one is known.
+        kind: The kind of the failure.
     """
+    if kind == UNEXPLAINED_KIND and retryable is None:
+        return RecoveryAction.ESCALATE
     action = recommend_recovery(
         failure_type,
         attempt_count=1,
         last_good_commit=last_good_commit,
     )
-    if retryable is None or action is RecoveryAction.CONTINUE:
+    if retryable is None:
         return action
+    again = (RecoveryAction.RETRY, RecoveryAction.CONTINUE)
     if retryable:
-        return RecoveryAction.RETRY
-    return RecoveryAction.ESCALATE if action is RecoveryAction.RETRY else action
+        return action if action in again else RecoveryAction.RETRY
+    return RecoveryAction.ESCALATE if action in again else action
 
 
 @value
@@ -503,6 +530,8 @@ class FailureTraits:
 
     reason: str | None = None
     """Of the verdict, one of the fifteen."""
+    kind: str | None = None
+    """Of the verdict."""
     retryable: bool | None = None
     fixers: Literal["code", "environment", "both"] = "code"
     """Who has to fix it; `both` where causes differ."""
@@ -530,6 +559,7 @@ def explain_recovery(
     traits = traits or FailureTraits()
     asked = {
         "reasons": traits.reason,
+        "kinds": traits.kind,
         "types": str(failure_type),
         "actions": str(action),
         "retryable": _RETRYABLE[traits.retryable],

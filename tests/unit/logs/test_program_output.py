@@ -59,6 +59,34 @@ RUNNERS: Final[tuple[tuple[str, str, int, list[str]], ...]] = (
         ["test_a (shop.TestCart)"],
     ),
     (
+        "doctest",
+        (
+            "Failed example:\n    add(2)\nExpected:\n    4\n"
+            "Got:\n    5\n1 items had failures:\n   1 of   2 in cart.add\n***Test Failed*** 1 failures.\n"
+        ),
+        1,
+        [],
+    ),
+    ("doctest", "Failed example:\n    add(2)\nExpected:\n    4\nGot:\n    5\n", 1, []),
+    (
+        "pytest-sugar",
+        "     1 failed\n       - tests/test_cart.py:3 test_adds\n",
+        1,
+        ["tests/test_cart.py:3 test_adds"],
+    ),
+    (
+        "mocha",
+        "  1) [firefox] \u203a cart.spec.ts:3:5 \u203a adds \u2500\u2500\n  1 failed\n    [firefox] \u203a cart.spec.ts:3:5\n  2 flaky\n  7 passed (5s)\n",
+        1,
+        [],
+    ),
+    (
+        "SWE-bench",
+        "2026-01-02 03:04:05,678 - INFO - report: {'a__b-1': {'patch_exists': True, 'resolved': False}}\n",
+        1,
+        [],
+    ),
+    (
         "go",
         "--- FAIL: TestA (0.00s)\n    a_test.go:3: no\nFAIL\tshop\t0.2s\n",
         1,

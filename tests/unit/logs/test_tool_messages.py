@@ -17,7 +17,7 @@ from pytest_failure_taxonomy.logs.tool_output import (
     tool_wordings,
 )
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.deaths import meaning_of
+from pytest_failure_taxonomy.taxonomy.deaths import meaning_of, words_of_tool
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 
 SAID: Final[list[tuple[str, str, str]]] = [
@@ -53,13 +53,14 @@ def test_what_tools_say(tool: str, cause: str, text: str) -> None:
     assert (told.tool, told.cause) == (tool, cause)
     assert told.line.text in text
     found = answer_of(log, STAGES.get(tool, Stage.SETUP))
-    if cause == "daemon":
-        assert (found["reason"], found["kind"]) == ("SANDBOX_ERROR", f"sandbox.{tool}")
+    if cause in ("daemon", "pull_limit"):
+        kind = f"sandbox.{tool}".replace("registry", "docker")
+        assert (found["reason"], found["kind"]) == ("SANDBOX_ERROR", kind)
     else:
         assert found["reason"] == (
             "GIT_CLONE_FAILED" if tool == "git" else "SETUP_FAILED"
         )
-        assert found["message"].endswith(f"{tool}: {meaning_of(told)['words']}")
+        assert found["message"].endswith(words_of_tool(told))
     assert told.line.text in [line["text"].strip() for line in found["lines"]]
     retryable = {True: "retry", False: "escalate", None: found["recovery_action"]}
     assert found["recovery_action"] == retryable[meaning_of(told).get("retryable")]

@@ -147,6 +147,7 @@ CASES: Final[tuple[Any, ...]] = (
     ("tests.none_run", "NO_TESTS_COLLECTED", "final_test", None, "", "ambiguous"),
     ("sandbox.docker", "SANDBOX_ERROR", "agent_run", None, "", "environment"),
     ("llm.rate_limited", "LLM_ERROR", "agent_run", "dependency", "", "environment"),
+    ("llm.authentication", "LLM_ERROR", "agent_run", "dependency", "", "verifier"),
     ("llm.context_exceeded", "LLM_ERROR", "agent_run", None, "", "subject"),
     ("llm.bad_request", "LLM_ERROR", "agent_run", None, "", "ambiguous"),
     ("tool.syntax", "TOOL_ERROR", "final_test", None, "", "verifier"),

@@ -987,7 +987,7 @@ def test_a_correction_made_twice_is_made_once() -> None:
         (124, True, "TIMEOUT", "command.failed", ()),
         (42, True, "UNKNOWN", "command.failed", ()),
         (1, False, "TESTS_FAILED", "command.failed", ()),
-        (2, False, "INTERRUPTED", "command.failed", ()),
+        (2, False, "UNKNOWN", "command.failed", ()),
         (3, False, "INTERNAL_ERROR", "command.failed", ()),
         (5, False, "NO_TESTS_COLLECTED", "command.failed", ()),
         (6, False, "UNKNOWN", "command.failed", ()),

@@ -108,17 +108,24 @@ def test_each_row_of_the_words_is_used() -> None:
     """By some failure; and what a row asks for is something that can be."""
     rows = packaged_table("recovery_words")["rows"]
     unused = {row["why"] + row["steps"][0] for row in rows}
-    for failure_type, attempts, retryable, fixers, fix, reason, commit in product(
+    for failure_type, attempts, retryable, fixers, fix, (
+        reason,
+        kind,
+    ), commit in product(
         FailureType,
         (1, 2, 3),
         (True, False, None),
         FIXERS,
         (None, "pip install x"),
-        ("TESTS_FAILED", "AGENT_GAVE_UP"),
+        (
+            ("TESTS_FAILED", "test.failed"),
+            ("AGENT_GAVE_UP", "agent.gave_up"),
+            ("UNKNOWN", "command.failed"),
+        ),
         (None, "abc123"),
     ):
         traits = FailureTraits(
-            reason=reason, retryable=retryable, fixers=fixers, fix=fix
+            reason=reason, kind=kind, retryable=retryable, fixers=fixers, fix=fix
         )
         advice = explain_recovery(
             failure_type,
@@ -143,6 +150,7 @@ def test_each_row_of_the_words_is_used() -> None:
     assert not unused
     known = {
         "reasons",
+        "kinds",
         "types",
         "actions",
         "retryable",
@@ -204,7 +212,7 @@ IN_A_REPORT: list[tuple[str, str, str, str]] = [
     ("BROKEN_BUILD", "retry", "escalate", "escalate"),
     ("VERIFICATION_FAILED", "retry", "escalate", "retry"),
     ("CIRCULAR_FIX", "retry", "skip", "skip"),
-    ("CONTEXT_EXHAUSTED", "continue", "continue", "continue"),
+    ("CONTEXT_EXHAUSTED", "continue", "escalate", "continue"),
     ("UNKNOWN", "retry", "escalate", "retry"),
 ]
 
