@@ -83,6 +83,19 @@ _ANY: Final = re.compile(
     "|requires|module provides|too many|go\\.(?:sum|mod)|\\^C"
 )
 """What a line has to have that is looked at more closely."""
+_OF_SERVICE: Final = re.compile(
+    "openai|anthropic|litellm|google|groq|together|cohere|mistral|llama|langchain|aytona"
+    "|e2b|modal|runloop|Sandbox|NotEnoughSpace|SnapshotCreation|Error code: |API [Ee]rror"
+    "|API key|Client|Server|lient error|Status|status|RateLimitError|rate.limit|ate limit"
+    "|ier capacity|too many|Too many|oo long|too large|context|tokens|reduce the length"
+    "|overloaded|disconnected|server had an error|ermission|redit|usage limit|limit[.]|quota"
+    "|RESOURCE_EXHAUSTED|ResourceExhausted|exhausted|UNA|DEADLINE|PERMISSION_DENIED"
+    "|INVALID_ARGUMENT|API_KEY|api_key|authentication|uthentication method|OAuth|credentials"
+    "|subscription key|when calling the|_error|_not_found|_exceeded|_active|_reached|_violation"
+    "|_deactivated|_territory|_overloaded|eploymentNotFound|does not exist|not found|hit your"
+    "|RequestsPerDay|rateLimitExceeded|max_new_tokens|Overloaded|Connection"
+)
+"""What a line has to have that a service may have said."""
 _RETRIED: Final = re.compile(
     r"WARNING: Retrying \(Retry\(.*\)\) after connection broken by "
 )
@@ -131,7 +144,8 @@ class ToolOutput:
         text = line.text[:MAX_COLUMNS]
         if _tally().search(text):
             self._last_tally = line.number
-        if over := _over().search(text):
+        has_noted = self._clear is not None or self._vague is not None
+        if has_noted and (over := _over().search(text)):
             self._forget(str(over.lastgroup))
         if self._clear is not None:
             self._look_whether_over(line, *self._clear)
@@ -140,7 +154,10 @@ class ToolOutput:
         if _RETRIED.search(text):
             self._retried = line
             return
-        for wording in tool_wordings():
+        wordings = tool_wordings()
+        if _OF_SERVICE.search(text) is None:
+            wordings = wordings[len(service_wordings()) :]
+        for wording in wordings:
             if match := wording.pattern.search(text):
                 self._note_wording(line, wording, match)
                 break
