@@ -75,6 +75,8 @@ _ANY: Final = re.compile(
     "|unable to (?:select|open)|open display|resolve host|name resolution|Missing X"
     "|ould not |unresolved dep|GemNotFound|dial tcp|unknown revision|matching package"
     "|Failure to find|Unable to update|failed to fetch|410 Gone|No output has|exceeded"
+    "|xec format|No rule to make|PackageNotFound|NameNotFound|npm ci|lockfile|over its|budget"
+    "|dubious|shutdown signal|pull access|with arch|missing dependencies|onda|Unsatisfiable"
     "|has timed out|Build timed out|longer than"
     "|xception|litellm|[Rr]ate.limit|overloaded|[Cc]ontext|oo long|RESOURCE_EXHAUSTED"
     "|API key|auth credentials|redits|credit balance|usage limit|limit reached|disconnected"
@@ -182,7 +184,9 @@ class ToolOutput:
             self._vague = line, wording
         elif self._retried is not None and _NOTHING_FOUND in match.string:
             # pip takes an index that can't be reached for one without such a project.
-            self._clear = self._retried, wording._replace(cause="network")
+            is_distrust = "CERTIFICATE_VERIFY_FAILED" in self._retried.text
+            cause: ToolCause = "certificate" if is_distrust else "network"
+            self._clear = self._retried, wording._replace(cause=cause)
             self._retried = line
         else:
             self._clear = line, wording
@@ -221,7 +225,10 @@ class ToolOutput:
         for noted in filter(None, (self._clear, self._vague)):
             line, wording = noted
             last = line
-            if wording.cause == "network" and self._retried is not None:
+            if (
+                wording.cause in ("network", "certificate")
+                and self._retried is not None
+            ):
                 last = self._retried
             if last.number < line_count - wording.within:
                 continue

@@ -53,7 +53,9 @@ def test_what_tools_say(tool: str, cause: str, text: str) -> None:
     assert (told.tool, told.cause) == (tool, cause)
     assert told.line.text in text
     found = answer_of(log, STAGES.get(tool, Stage.SETUP))
-    if cause in ("daemon", "pull_limit"):
+    if cause == "format":
+        assert found["kind"] == "tool.permission"
+    elif cause in ("daemon", "pull_limit", "no_image"):
         kind = f"sandbox.{tool}".replace("registry", "docker")
         assert (found["reason"], found["kind"]) == ("SANDBOX_ERROR", kind)
     else:
