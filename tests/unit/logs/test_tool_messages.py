@@ -54,7 +54,7 @@ def test_what_tools_say(tool: str, cause: str, text: str) -> None:
     assert told.line.text in text
     found = answer_of(log, STAGES.get(tool, Stage.SETUP))
     if cause == "format":
-        assert found["kind"] == "tool.permission"
+        assert found["kind"] == "tool.command_missing"
     elif cause in ("daemon", "pull_limit", "no_image"):
         kind = f"sandbox.{tool}".replace("registry", "docker")
         assert (found["reason"], found["kind"]) == ("SANDBOX_ERROR", kind)
