@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.logs.log_answer import classify_log
+from pytest_failure_taxonomy.logs.log_answer import ANSWERS, classify_log
 from pytest_failure_taxonomy.logs.log_lines import chunks_of_text
 from pytest_failure_taxonomy.logs.tool_output import (
     MAX_LINES_AFTER,
@@ -42,9 +42,11 @@ def answer_of(
     log: str, stage: Stage = Stage.AGENT_RUN, exit_code: int | None = 1
 ) -> dict[str, Any]:
     """Return what `classify` answers."""
-    return classify_log(
+    answer = classify_log(
         chunks_of_text(log), name="log", stage=stage, exit_code=exit_code
     )
+    content: dict[str, Any] = ANSWERS.encode(answer)
+    return content
 
 
 @pytest.mark.parametrize("stage", [Stage.AGENT_RUN, Stage.SETUP, Stage.FINAL_TEST])
