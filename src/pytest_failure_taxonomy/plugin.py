@@ -191,12 +191,15 @@ def is_requested(config: pytest.Config) -> bool:
 
 
 def _is_supervised() -> bool:
-    """Tell whether `failure-taxonomy run` is the parent of this process."""
+    """Tell whether this is the pytest that `failure-taxonomy run` reports."""
     if SUPERVISOR_VARIABLE not in os.environ:
         return False
-    from pytest_failure_taxonomy.survive.mailbox import find_mailbox
+    from pytest_failure_taxonomy.survive.mailbox import find_mailbox, report_before_this
 
-    return find_mailbox() is not None
+    if find_mailbox() is not None:
+        return True
+    report_before_this()
+    return False
 
 
 def _after_a_failed_start(config: pytest.Config) -> None:

@@ -214,18 +214,15 @@ def test_a_crash_at_exit_is_seen(tmp_path: Path, args: Sequence[str]) -> None:
     assert said in run.stdout
 
 
-def test_a_command_that_shows_no_status_of_its_pytest_is_no_success(
-    tmp_path: Path,
-) -> None:
-    """A pipe ends with the status of its last command: nothing more is known, or said."""
+def test_a_command_that_shows_no_status_of_its_pytest(tmp_path: Path) -> None:
+    """A pipe ends with the status of its last command, and what its pytest says is said."""
     write(tmp_path, "assert 0")
     line = f"{shlex.join(the_pytest())} | cat"
     run = supervise(tmp_path, "sh", "-c", line)
     assert run.status == 0
-    told = run.stderr.splitlines()[-1]
-    assert (
-        told
-        == "failure taxonomy: the command ended with status 0; report: failure-report.json"
+    assert verdict_of(run.report()) == ("TESTS_FAILED", "test.failed")
+    assert run.stderr.splitlines()[-1] == (
+        "failure-taxonomy: run: the command ended with status 0, although its pytest did not pass"
     )
 
 
@@ -1070,6 +1067,212 @@ def test_a_pytest_in_the_same_process_is_not_the_supervised_one(tmp_path: Path) 
     assert "1 failed" in run.stdout
     assert run.stdout.count("why this run failed") == 1  # of the outer one
     assert sorted(path.name for path in tmp_path.glob("*.json")) == [REPORT]
+
+
+# Behind other programs.
+
+
+def behind(folder: Path, wrapper: str, command: Sequence[str]) -> list[str]:
+    """Return the command of a program that runs another one, and stays until it has ended."""
+    words = shlex.join(command)
+    if wrapper == "sh":
+        return ["sh", "-c", f"{words}; exit $?"]
+    if wrapper == "make":
+        (folder / "Makefile").write_text(f"test:\n\ttrue\n\t@{words}; exit $$?\n")
+        return ["make", "test"]
+    if wrapper in ("timeout", "env"):
+        return [wrapper, "60" if wrapper == "timeout" else "X=1", *command]
+    script = folder / wrapper  # what runs it elsewhere passes no variables on
+    without = "env -u FAILURE_TAXONOMY_SUPERVISOR" if wrapper != "uv" else ""
+    script.write_text(f'#!/bin/sh\nshift\n{without} "$@"\nexit $?\n')
+    script.chmod(0o755)
+    return [str(script), "run", *command]
+
+
+def needs(wrapper: str) -> None:
+    """Skip a test whose wrapper is a program that is not there."""
+    if wrapper in ("make", "timeout") and shutil.which(wrapper) is None:
+        pytest.skip(f"needs {wrapper}")
+
+
+@needs_proc
+@pytest.mark.parametrize("wrapper", ["sh", "make", "timeout", "env", "uv"])
+def test_the_plugin_is_on_behind_a_wrapper(tmp_path: Path, wrapper: str) -> None:
+    """The first pytest below the supervisor is its own, with the path and the stage for it."""
+    needs(wrapper)
+    write(tmp_path, "assert 0")
+    command = behind(tmp_path, wrapper, the_pytest())
+    options = ["--report=out/r.json", "--stage=final_test"]
+    run = supervise(tmp_path, *command, options=options)
+    assert run.status == (2 if wrapper == "make" else 1)
+    report = run.report("out/r.json")
+    assert verdict_of(report) == ("TESTS_FAILED", "test.failed")
+    assert report["summary"]["passed"] == 2
+    assert report["causes"][0]["owner"] == "test"  # which no output says
+    assert run.stdout.count("report: ") == 1
+    assert not (tmp_path / REPORT).exists()
+
+
+@needs_proc
+@pytest.mark.parametrize(
+    ("body", "kind", "code"),
+    [
+        ("os._exit(9)", "process.exited", 9),
+        ("os.kill(os.getpid(), 9)", "process.killed", None),
+    ],
+)
+def test_the_end_of_a_pytest_behind_a_wrapper(
+    tmp_path: Path, body: str, kind: str, code: int | None
+) -> None:
+    """Its own end is reported, and not that of the command."""
+    write(tmp_path, body)
+    command = behind(tmp_path, "sh", the_pytest())
+    run = supervise(tmp_path, *command)
+    report = run.report(completeness="reconstructed")
+    assert verdict_of(report)[1] == kind
+    assert report["exit"]["code"] in (code, 137)
+    assert [test["nodeid"] for test in report["in_flight"]] == [
+        "test_it.py::test_second"
+    ]
+
+
+@needs_proc
+def test_a_pytest_within_a_test_behind_a_wrapper(tmp_path: Path) -> None:
+    """What a test starts is its own, though the first pytest has no plugin."""
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "pytest.ini").write_text("[pytest]\n")
+    (inner / "test_inner.py").write_text("def test_inner(): pass\n")
+    write(tmp_path, f"import subprocess; subprocess.run({the_pytest()!r}, cwd='inner')")
+    command = behind(tmp_path, "sh", pytest_command(plugins=()))
+    run = supervise(tmp_path, *command)
+    assert run.status == 0
+    assert run.report(completeness="reconstructed")["verdict"] is None
+    assert not (inner / REPORT).exists()
+
+
+@needs_proc
+def test_an_agents_pytests_are_not_the_command(tmp_path: Path) -> None:
+    """What an agent tries is no verdict on what it did."""
+    write(tmp_path, "assert 0")
+    line = f"{shlex.join(the_pytest())}; true"
+    run = supervise(tmp_path, "sh", "-c", line, options=["--stage=agent_run"])
+    assert run.status == 0
+    assert run.report(completeness="reconstructed")["verdict"] is None
+
+
+@needs_proc
+@pytest.mark.parametrize(
+    ("order", "failing", "told"),
+    [
+        ("{good} && {bad}", 1, "1 pytest of the command passed before the one"),
+        ("{bad}; {good}; exit 1", 1, "1 more pytest of the command ran beside or"),
+        ("{bad}; {bad} {switch}", 1, "1 more pytest of the command ran beside or"),
+        ("{good} && {good}", 0, "1 pytest of the command passed before the one"),
+    ],
+)
+def test_two_pytests_of_one_command(
+    tmp_path: Path, order: str, failing: int, told: str
+) -> None:
+    """The report is of the first that did not pass; nothing is lost without a word."""
+    write(tmp_path, "assert 0", test_other="def test_other(): pass\n")
+    lines = {
+        "good": shlex.join(the_pytest("test_other.py")),
+        "bad": shlex.join(the_pytest("test_it.py")),
+        "switch": SWITCH,
+    }
+    run = supervise(tmp_path, "sh", "-c", order.format(**lines))
+    assert run.status == failing
+    assert run.report()["summary"]["failed"] == failing
+    assert told in run.stderr
+    others = [each.name for each in tmp_path.glob("failure-report.*.json")]
+    assert len(others) == ("{switch}" in order)
+    assert all(name in run.stdout for name in others)
+
+
+@needs_proc
+def test_two_pytests_at_a_time(tmp_path: Path) -> None:
+    """Of two that begin together each has a report, and one of them is the command's."""
+    write(tmp_path, "time.sleep(2); assert 0")
+    line = shlex.join(the_pytest())
+    run = supervise(tmp_path, "sh", "-c", f"{line} & {line}; wait; exit 1")
+    assert verdict_of(run.report()) == ("TESTS_FAILED", "test.failed")
+    assert "1 more pytest of the command ran beside or" in run.stderr
+
+
+@needs_proc
+def test_a_variable_that_names_the_mailbox_of_others(tmp_path: Path) -> None:
+    """In a container the same process id and descriptor are another's: they are left alone."""
+    write(tmp_path, "assert 0")
+    other = tmp_path / "other"
+    for content in ("", "{}", '{"below": "- -"', "text"):
+        other.write_text(content)
+        place = {"FAILURE_TAXONOMY_SUPERVISOR": f"{os.getpid()}:{other}"}
+        line = f"{shlex.join(the_pytest())}; true"
+        assert run_child(tmp_path, ["sh", "-c", line], env=place).status == 0
+        assert other.read_text() == content
+        assert not (tmp_path / REPORT).exists()
+
+
+@needs_proc
+@pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
+def test_a_wrapper_on_a_terminal(tmp_path: Path) -> None:
+    """The command sees a terminal of the same size, reads what is typed, and is still read."""
+    program = (
+        "import os, sys\n"
+        "print('size', *os.get_terminal_size(1), os.isatty(2), flush=True)\n"
+        "print('got', input(), flush=True)\n"
+        "print('\\33[31mx.c:3:5: error: boom\\33[0m')\n"
+        "sys.exit(3)\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    line = f"{sys.executable} program.py; exit $?"
+    with terminal(tmp_path, *RUN, "sh", "-c", line) as shell:
+        shell.expect("size 0 0 True")
+        shell.send("words\n")
+        assert shell.end() == 3
+    assert "\ngot words\n\33[31mx.c:3:5: error: boom\33[0m\n" in shell.output
+    evidence = read_report(tmp_path / REPORT)["verdict"]["evidence"]
+    assert {"source": "printed", "detail": "x.c:3:5: error: boom"} in evidence
+
+
+@needs_proc
+@pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
+def test_ctrl_c_behind_a_wrapper_on_a_terminal(tmp_path: Path) -> None:
+    """It reaches the shell and its pytest, once."""
+    write(tmp_path, "print('in ' + 'flight', flush=True); time.sleep(60)")
+    line = f"{shlex.join(the_pytest('-s'))}; exit $?"
+    with terminal(tmp_path, *RUN, "sh", "-c", line) as shell:
+        shell.expect("in flight")
+        shell.send("\x03")
+        assert shell.end() in (2, -signal.SIGINT)
+        assert len(re.findall("! KeyboardInterrupt !", shell.output)) == 1, shell.output
+    assert verdict_of(read_report(tmp_path / REPORT)) == (
+        "INTERRUPTED",
+        "interrupt.keyboard",
+    )
+
+
+@needs_proc
+@pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
+def test_a_terminal_that_changes_its_size(tmp_path: Path) -> None:
+    """The command learns of it."""
+    import termios
+
+    program = (
+        "import os, signal, sys\n"
+        "def tell(*_): print('size', os.get_terminal_size(1).columns, flush=True)\n"
+        "signal.signal(signal.SIGWINCH, tell)\n"
+        "print('re' + 'ady', flush=True)\n"
+        "input()\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    with terminal(tmp_path, *RUN, "env", sys.executable, "program.py") as shell:
+        shell.expect("ready")
+        termios.tcsetwinsize(shell.master, (30, 123))
+        shell.expect("size 123")
+        shell.send("\n")
+        assert shell.end() == 0
 
 
 # finalize.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -231,3 +232,149 @@ def test_the_exit_code_of_docker_itself(
     assert run.returncode == code
     assert verdict_in(tmp_path)["kind"] == kind
     assert json.dumps(verdict_in(tmp_path)["evidence"]).count(str(code))
+
+
+# As `classify` reads it.
+
+FIELDS: Final = (
+    *("reason", "kind", "confidence", "ambiguous", "failure_type", "recovery_action"),
+    *("charge_to", "message"),
+)
+"""What a verdict and the answer of `classify` both have."""
+PRINTED: Final = {
+    "pytest": "======= test session starts =======\ncollected 2 items\n\n"
+    "test_a.py .F   [100%]\n\n======= FAILURES =======\n_____ test_two _____\n\n"
+    "    def test_two():\n>       assert 1 == 2\nE       assert 1 == 2\n\n"
+    "test_a.py:2: AssertionError\n======= short test summary info =======\n"
+    "FAILED test_a.py::test_two - assert 1 == 2\n===== 1 failed, 1 passed in 0.01s =====\n",
+    "compiler": "building\nsrc/x.c:3:5: error: boom\nmake: *** [Makefile:3: all] Error 1\n",
+    "cargo": "test cart::adds ... FAILED\ntest result: FAILED. 3 passed; 1 failed;\n",
+    "tool": "go.sh: line 3: uv: command not found\n",
+    "nothing": "",
+}
+
+
+def behind(folder: Path, wrapper: str, command: Sequence[str]) -> list[str]:
+    """Return the command of a program that passes a command to another machine, say."""
+    script = folder / wrapper
+    script.write_text('#!/bin/sh\nshift\n"$@"\nexit $?\n')
+    script.chmod(0o755)
+    return [str(script), "host", *command]
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "goes_to"), [("sh", "pipe"), ("docker", "file"), ("ssh", "socket")]
+)
+@pytest.mark.parametrize("name", PRINTED)
+def test_what_classify_would_say(
+    tmp_path: Path, name: str, wrapper: str, goes_to: str
+) -> None:
+    """The same text has the same verdict, and its deciding lines are in the report."""
+    (tmp_path / "printed").write_text(PRINTED[name])
+    shell = ["sh", "-c", "cat printed; exit 2"]
+    command = shell if wrapper == "sh" else behind(tmp_path, wrapper, shell)
+    ours, theirs = socket.socketpair()
+    with (tmp_path / "out").open("wb") as out, ours, theirs:
+        streams: dict[str, Any] = {
+            "pipe": subprocess.PIPE,
+            "file": out,
+            "socket": theirs,
+        }
+        run = subprocess.run(
+            [*RUN, "--", *command],
+            cwd=tmp_path,
+            env=child_environment(),
+            stdout=streams[goes_to],
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+    assert run.returncode == 2
+    words = ["classify", "--exit-code=2", "printed"]
+    answer = json.loads(
+        subprocess.run(
+            [*RUN[:-1], *words],
+            cwd=tmp_path,
+            env=child_environment(),
+            capture_output=True,
+            check=False,
+        ).stdout
+    )
+    verdict = verdict_in(tmp_path)
+    assert {each: verdict[each] for each in FIELDS} == {
+        each: answer[each] for each in FIELDS
+    }
+    details = [piece["detail"] for piece in verdict["evidence"]]
+    decisive = [line["text"].strip() for line in answer["lines"]]
+    assert set(decisive) <= set(details)
+    shown = agents_answer(tmp_path)
+    if verdict["kind"] == "command.failed":
+        assert "run it once more" not in shown
+    if name == "compiler":
+        assert "  printed: src/x.c:3:5: error: boom\n" in shown
+        assert "try: read the lines that are quoted" in shown
+
+
+def agents_answer(folder: Path) -> str:
+    """Return what `show --format agent` says of the report in a folder."""
+    return subprocess.run(
+        [*RUN[:-1], "show", "--format=agent", "failure-report.json"],
+        cwd=folder,
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+
+
+def test_a_pytest_without_the_plugin_behind_a_wrapper(tmp_path: Path) -> None:
+    """What it printed says which tests failed, whatever the command ended with."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_it.py").write_text("def test_it(): assert 1 == 2\n")
+    script = f"{sys.executable} -m pytest -p no:cacheprovider; exit 2"
+    start(tmp_path, script).communicate(timeout=DEADLINE_SECONDS)
+    report = read_report(tmp_path / "failure-report.json")
+    verdict = report["verdict"]
+    assert (verdict["reason"], verdict["kind"]) == ("TESTS_FAILED", "test.failed")
+    assert report["exit"]["reason"] == "INTERRUPTED"
+    assert report["summary"]["failed"] == 1
+    assert report["causes"][0]["nodeids"] == ["test_it.py::test_it"]
+
+
+def test_the_command_fails_after_its_pytest_has_passed(tmp_path: Path) -> None:
+    """It is not that pytest whose exit status changed."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_it.py").write_text("def test_it(): pass\n")
+    line = f"{sys.executable} -m pytest -p no:cacheprovider"
+    start(tmp_path, f"{line}; echo 'foo.py:1: error: bad'; exit 1").communicate(
+        timeout=DEADLINE_SECONDS
+    )
+    verdict = verdict_in(tmp_path)
+    assert verdict["kind"] == "command.failed"
+    printed = {"source": "printed", "detail": "foo.py:1: error: bad"}
+    assert printed in verdict["evidence"]
+
+
+def test_much_output_is_kept_in_bounds(tmp_path: Path) -> None:
+    """The beginning and the end are read, and the supervisor stays small."""
+    (tmp_path / "program.py").write_text(
+        "import os, resource, sys\n"
+        "print('src/x.c:3:5: error: boom')\n"
+        "for _ in range(64): sys.stdout.write('all is well, line by line\\n' * 40_000)\n"
+        "print(open(f'/proc/{os.getppid()}/status').read().partition('VmHWM:')[2].split()[0],"
+        " file=open('peak', 'w'))\n"
+        "sys.exit(1)\n"
+    )
+    command = [*RUN, "--", "env", sys.executable, "program.py"]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=child_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as run:
+        assert run.stdout is not None
+        count = sum(len(line) for line in run.stdout)
+    assert count == 64 * 40_000 * 26 + 25
+    printed = [piece["detail"] for piece in verdict_in(tmp_path)["evidence"]]
+    assert "src/x.c:3:5: error: boom" in printed
+    assert int((tmp_path / "peak").read_text()) < 60_000

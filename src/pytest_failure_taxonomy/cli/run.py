@@ -37,7 +37,7 @@ from pytest_failure_taxonomy.survive.mailbox import Mailbox
 from pytest_failure_taxonomy.survive.report_without_plugin import (
     Absence,
     Command,
-    is_pytest,
+    is_pytest_itself,
     output_files,
     report_of_command,
     timestamp,
@@ -49,6 +49,7 @@ from pytest_failure_taxonomy.taxonomy.deaths import ENDED_AS_STALLED
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunError
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.words import counted
 
 EXIT_LIMIT: Final = 124
 """The exit code of GNU `timeout`."""
@@ -107,15 +108,14 @@ def run(options: argparse.Namespace) -> int:
             if absence is not None:
                 tell(absence.words)
             refusal = partial(_refusal, given, seen, absence)
-            report = report_of_command(
-                given, end, seen, mailbox.run_id, absence, refusal
-            )
+            lost_run_id = mailbox.run_id if mailbox.is_of_child else None
+            report = report_of_command(given, end, seen, lost_run_id, absence, refusal)
             problem = _publish(path, report, command)
         # What pytest itself has told before its process ended in another way is not all.
         ended_later = report.exit.source == "supervisor" and report.exit.code != 0
         if report.completeness != "full" or ended_later:
             shown = path.relative_to(folder) if path.is_relative_to(folder) else path
-            is_of_pytest = mailbox.run_id is not None
+            is_of_pytest = mailbox.run_id is not None and mailbox.is_of_child
             print_verdict(report, shown, problem=problem, is_of_pytest=is_of_pytest)
     except Exception as error:  # noqa: BLE001 - the command's status stands
         tell(f"{path}: the report can't be made: {type(error).__name__}: {error}")
@@ -143,7 +143,7 @@ def _supervise(
     mailbox = Mailbox(stage=options.stage, report=options.report and str(report))
     try:
         supervisor = Supervisor(
-            command, options.timeout, keeps_output=not is_pytest(command)
+            command, options.timeout, keeps_output=not is_pytest_itself(command)
         )
         end = supervisor.run({**os.environ, **mailbox.environment})
         mailbox.collect()
@@ -152,6 +152,20 @@ def _supervise(
         return end, mailbox
     finally:
         mailbox.close()
+
+
+def _tell_of_others(mailbox: Mailbox, report: FailureReport, seen: ProcessEnd) -> None:
+    """Tell of which of several pytests of a command the report is, and what it can't say."""
+    if mailbox.replaced:
+        passed = counted(mailbox.replaced, "pytest")
+        tell(f"run: {passed} of the command passed before the one that is reported")
+    if mailbox.later:
+        later = counted(mailbox.later, "more pytest")
+        tell(
+            f"run: {later} of the command ran beside or after the one that is reported"
+        )
+    if report.verdict is not None and seen.exit.code == 0:
+        tell("run: the command ended with status 0, although its pytest did not pass")
 
 
 def _report_from_within(
@@ -195,8 +209,13 @@ def _report_of_plugin(
     is_named: bool,
 ) -> FailureReport | None:
     """Return the plugin's report, completed; `None` if there is none, or nothing is left of it."""
-    if mailbox.run_id is None:
-        return None if is_named else _report_from_within(path, seen, started_at)
+    if mailbox.run_id is None and is_named:
+        return None
+    if mailbox.run_id is None or not mailbox.is_of_child:
+        report = _report_from_within(path, seen, started_at)
+        if report is not None and mailbox.run_id is not None:
+            _tell_of_others(mailbox, report, seen)
+        return report
     seen = replace(seen, left=mailbox.left, contents=mailbox.record)
     try:
         return complete_run(path, mailbox.run_id, seen, warn=tell, annotate=annotate)

@@ -31,7 +31,7 @@ from pytest_failure_taxonomy.report.summary import (
     states_words,
     summarise,
 )
-from pytest_failure_taxonomy.taxonomy.judgement import Verdict
+from pytest_failure_taxonomy.taxonomy.judgement import PRINTED, Verdict
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 from pytest_failure_taxonomy.taxonomy.words import (
     and_more,
@@ -237,8 +237,12 @@ def _verdict(
     if verdict is not None:
         yield from _codes(verdict)
         if not report.failures and not report.collection_errors:
-            for piece in verdict.evidence[:_MOST_NOTES]:
+            printed = [each for each in verdict.evidence if each.source == PRINTED]
+            others = [each for each in verdict.evidence if each not in printed]
+            for piece in others[:_MOST_NOTES]:
                 yield f"evidence: {first_line(piece.detail)}"
+            for piece in printed:
+                yield f"printed: {first_line(piece.detail)}"
     yield _end_words(report.exit)
     is_recorded = report.environment.pytest != "unknown"
     counts = counts_in_words(to_dict(report.summary), _COUNTED)

@@ -110,13 +110,16 @@ class Run:
             if settings.mailbox is not None:
                 from pytest_failure_taxonomy.survive.mailbox import claim_mailbox
 
-                claim_mailbox(
+                is_claimed = claim_mailbox(
                     settings.mailbox,
                     report=str(self.report_file.path),
                     run_id=self._id,
                     record=self.report_file.record_files,
                 )
-                die_with_parent()
+                if not is_claimed:
+                    self._settings = replace(settings, mailbox=None)
+                elif settings.is_child:
+                    die_with_parent()
         except SettingsError:
             raise
         except Exception as error:  # noqa: BLE001 - the user's run goes on
@@ -484,5 +487,7 @@ class Run:
             if self._settings.mailbox is not None:
                 from pytest_failure_taxonomy.survive.mailbox import release_mailbox
 
-                release_mailbox(self._settings.mailbox)
+                release_mailbox(
+                    self._settings.mailbox, has_passed=report.verdict is None
+                )
         return report, amendments, problem

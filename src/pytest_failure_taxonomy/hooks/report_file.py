@@ -78,6 +78,10 @@ class ReportFile:
                 why = None
                 if not is_free:
                     why = f"another run writes to {self.path.name}"
+                elif self.path == self._settings.report_before:
+                    why = (
+                        f"{self.path.name} is of an earlier pytest of the same command"
+                    )
             except PermissionError:
                 if not os.path.lexists(self._lock.path):
                     raise
@@ -185,7 +189,7 @@ class ReportFile:
         Returns:
             Whether that reads the stacks of a crash and shows them on stderr.
         """
-        if self._settings.mailbox is not None:
+        if self._settings.mailbox is not None and self._settings.is_child:
             from pytest_failure_taxonomy.survive.mailbox import send_to_supervisor
 
             return send_to_supervisor(self._settings.mailbox, self._run_id, descriptors)

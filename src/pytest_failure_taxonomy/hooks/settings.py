@@ -86,6 +86,10 @@ class Settings:
     """What to print at the end, as the option has it; `None` where that was not said."""
     mailbox: Path | None = None
     """The mailbox of the supervisor, if there is one."""
+    is_child: bool = False
+    """The supervisor sees how this process ends."""
+    report_before: Path | None = None
+    """The report of an earlier pytest of the supervisor's command, which must stay."""
     problems: tuple[str, ...] = ()
     """What else is wrong. No test runs then, but a report is written that says so."""
     warnings: tuple[str, ...] = ()
@@ -99,16 +103,18 @@ def read_settings(config: pytest.Config) -> Settings:
         SettingsError: if there is no place for the report; each argument is a problem.
     """
     reader = _Reader(config)
-    mailbox, wanted = None, {}
+    mailbox, is_child, report_before, wanted = None, False, None, {}
     if SUPERVISOR_VARIABLE in os.environ:
-        from pytest_failure_taxonomy.survive.mailbox import find_mailbox, read_message
+        from pytest_failure_taxonomy.survive import mailbox as mail
 
-        mailbox = find_mailbox()
-        wanted = read_message(mailbox)
+        mailbox = mail.find_mailbox()
+        is_child = mailbox is not None and mail.is_supervised_child()
+        report_before = mail.report_before_this() if mailbox is None else None
+        wanted = mail.read_message(mailbox)
     reader.ini(
         ""
     )  # that it is on is known already, but not what is wrong with its value
-    named = reader.given("report", wanted.get("report"))
+    named = reader.given("report", wanted.get("report_wanted"))
     report = reader.path("report", named)
     if report is None:
         if named.value is not None:
@@ -139,7 +145,7 @@ def read_settings(config: pytest.Config) -> Settings:
         report_by=named.by,
         stage=stage,
         strict_baseline=strict_baseline,
-        watcher=observer and mailbox is None,
+        watcher=observer and not is_child,
         observer=observer,
         stall_seconds=_stall_seconds(reader),
         ends_stalled=bool(reader.given("end_stalled").value),
@@ -155,6 +161,8 @@ def read_settings(config: pytest.Config) -> Settings:
         faces=faces,
         summary=reader.choice("summary"),
         mailbox=mailbox,
+        is_child=is_child,
+        report_before=report_before,
         problems=tuple(reader.problems),
         warnings=tuple(reader.warnings),
     )

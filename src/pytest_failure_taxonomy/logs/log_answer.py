@@ -148,10 +148,12 @@ def evidence_of_log(
     stage: Stage = Stage.FINAL_TEST,
     exit_code: int | None = None,
     known_markers: Iterable[str] = (),
+    is_pytest: bool = True,
 ) -> ev.RunEvidence | None:
     """Return what a log tells; `None` if it says nothing and there is no exit code.
 
-    Takes the same as `classify_log`.
+    Takes the same as `classify_log`; `is_pytest` is whether the exit code can be that of
+    a pytest in the log.
     """
     out, other, tools = PytestOutput(), ProgramOutput(known_markers), ToolOutput()
     tail = read_log(chunks, out, other, tools)
@@ -174,6 +176,10 @@ def evidence_of_log(
             run = _evidence_of_command(
                 None, stage
             )  # pytest passed, and something else did not
+        elif exit_code and not is_pytest and _has_passed(out):
+            run = _evidence_of_command(exit_code, stage)  # likewise
+            run = replace(run, tool_message=tools.message(tail.line_count))
+            out = PytestOutput()
     else:
         says_nothing = (
             other.marker is None and not other.says_something and told is None
@@ -193,6 +199,11 @@ def _ended_agent(told: ev.ToolMessage, out: PytestOutput, stage: Stage) -> bool:
         and out.last_line is not None
         and told.line.number > out.last_line.number
     )
+
+
+def _has_passed(out: PytestOutput) -> bool:
+    """Tell whether the pytest that printed this came to its end with exit code 0."""
+    return evidence_of_output(out, None, Stage.FINAL_TEST).exit.code == 0
 
 
 def _counts_failures(out: PytestOutput, tail: Tail) -> bool:

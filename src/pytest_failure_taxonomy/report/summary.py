@@ -31,6 +31,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Stall,
 )
 from pytest_failure_taxonomy.taxonomy.judgement import (
+    COMMAND_FAILED,
+    PRINTED,
     Advice,
     Cause,
     Counterfactual,
@@ -747,7 +749,9 @@ def _where_to_look(
     """Say where to look for the only cause, and what was seen there."""
     nodeid = verdict.nodeid or next(iter(cause.nodeids), None)
     detail = ""
-    for evidence in verdict.evidence[:1]:
+    printed = [each for each in verdict.evidence if each.source == PRINTED]
+    says_more = verdict.kind == COMMAND_FAILED and printed
+    for evidence in (printed if says_more else verdict.evidence)[:1]:
         is_failure = cause.entries or evidence.source == "test report"
         if is_failure and cause.kind not in _TOLD_BY_EVIDENCE:
             break

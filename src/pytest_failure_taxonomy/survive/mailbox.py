@@ -1,9 +1,10 @@
 """The mailbox by which `failure-taxonomy run` and the pytest that it runs exchange messages.
 
-The supervisor puts its process id and the mailbox into an environment variable. The
-plugin checks that this process is its parent, but for GNU `timeout` between them,
-because a pytest that a test starts inherits the variable. On Linux the mailbox has no
-name on any disk, so that nothing is left behind if the supervisor is killed.
+The supervisor puts its process id and the mailbox into an environment variable. It is
+the parent of its pytest, but for GNU `timeout` between them; or its command is a shell
+or the like, of which the first pytest claims the mailbox that is not a test's own. On
+Linux the mailbox has no name on any disk, so that nothing is left behind if the
+supervisor is killed.
 """
 
 from __future__ import annotations
@@ -27,8 +28,12 @@ from pytest_failure_taxonomy.system.files import (
     identity_of,
     read_descriptor,
 )
-from pytest_failure_taxonomy.system.process import parent_behind_timeouts
+from pytest_failure_taxonomy.system.process import (
+    has_ancestor,
+    parent_behind_timeouts,
+)
 from pytest_failure_taxonomy.taxonomy.evidence import Left
+from pytest_failure_taxonomy.taxonomy.judgement import Stage
 
 _MAX_MESSAGE_BYTES: Final = 64 * 1024
 
@@ -47,25 +52,81 @@ _claimed: set[Path] = set()
 """Mailboxes that belong to a run of this process. A pytest that runs inside of one of
 its tests has the same parent, but is not the supervised one."""
 
+_CHILD: Final = "child"
+
+_SET_BY_PYTEST: Final = ("PYTEST_XDIST_WORKER", "PYTEST_CURRENT_TEST")
+"""Variables that tell a pytest which a test, or a worker of pytest-xdist, has started."""
+
 
 def find_mailbox() -> Path | None:
-    """Return the mailbox of this process's supervisor, or `None` if it has no supervisor."""
-    process_id, _, name = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")
-    mailbox = Path(name)
-    if not name or mailbox in _claimed:
+    """Return the mailbox that is this process's to claim; `None` if there is none."""
+    mailbox = _mailbox_around()
+    if mailbox is None or mailbox in _claimed:
         return None
     if _HAS_LAUNCHERS:  # the first pytest is the supervised one
-        if "run_id" not in read_message(mailbox):
-            return mailbox
-        return None
-    if process_id == str(parent_behind_timeouts()):
+        return None if "run_id" in read_message(mailbox) else mailbox
+    if is_supervised_child():
         return mailbox
-    return None
+    message = read_message(mailbox)
+    return mailbox if _is_below(message) and _is_free(message) else None
+
+
+def is_supervised_child() -> bool:
+    """Tell whether the supervisor sees how this process ends."""
+    supervisor = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")[0]
+    return _HAS_LAUNCHERS or supervisor == str(parent_behind_timeouts())
+
+
+def report_before_this() -> Path | None:
+    """Return the report of an earlier pytest of the same command, and let the supervisor know.
+
+    Returns:
+        `None` if there was none, or if it passed.
+    """
+    mailbox = _mailbox_around()
+    if mailbox is None or mailbox in _claimed or is_supervised_child():
+        return None
+    with _locked(mailbox):
+        message = read_message(mailbox)
+        if not _is_below(message) or _is_free(message):
+            return None
+        _come_too_late(mailbox, message)
+    return Path(message["report"])
+
+
+def _come_too_late(mailbox: Path, message: Mapping[str, Any]) -> None:
+    """Add this process to those that are not in the report of the one that was faster."""
+    later = {*(message.get("later") or "").split(), str(os.getpid())}
+    write_message(mailbox, **{**message, "later": " ".join(sorted(later))})
+
+
+def _mailbox_around() -> Path | None:
+    name = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")[2]
+    return Path(name) if name else None
+
+
+def _is_below(message: Mapping[str, str | None]) -> bool:
+    """Tell whether a message is for any pytest of the command, and this is one of them.
+
+    In a container the process id and the mailbox of the variable are those of others.
+    """
+    supervisor = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")[0]
+    return message.get("below") == _pytest_around() and has_ancestor(supervisor)
+
+
+def _is_free(message: Mapping[str, str | None]) -> bool:
+    """Tell whether no pytest has claimed a mailbox, or one has that passed."""
+    return "run_id" not in message or message.get("passed") == "yes"
+
+
+def _pytest_around() -> str:
+    """Return what tells the test or worker of another pytest that this process is a part of."""
+    return " ".join(os.environ.get(name, "-") for name in _SET_BY_PYTEST)
 
 
 def claim_mailbox(
     mailbox: Path, *, report: str, run_id: str, record: Sequence[Path]
-) -> None:
+) -> bool:
     """Answer the supervisor, and be its pytest until the mailbox is released.
 
     Args:
@@ -73,22 +134,30 @@ def claim_mailbox(
         report: the path of the run's report.
         run_id: the run.
         record: the files of its record, whose descriptors are sent.
+
+    Returns:
+        False if another pytest of the same command was faster.
     """
-    inbox = read_message(mailbox).get("inbox")
-    write_message(
-        mailbox,
-        report=report,
-        run_id=run_id,
-        inbox=inbox,
-    )
-    if inbox and record:
+    is_child = is_supervised_child()
+    with _locked(mailbox):
+        message = read_message(mailbox)
+        if not is_child and not _is_free(message):
+            _come_too_late(mailbox, message)
+            return False
+        message |= {"report": report, "run_id": run_id, "passed": None}
+        message["claimed_by"] = _CHILD if is_child else "descendant"
+        message["runs"] = f"{message.get('runs') or ''} {run_id}"
+        write_message(mailbox, **message)
+    _claimed.add(mailbox)
+    inbox = message.get("inbox")
+    if is_child and inbox and record:
         with suppress(OSError), ExitStack() as opened:
             descriptors = []
             for path in record:
                 descriptors.append(os.open(path, READ))
                 opened.callback(os.close, descriptors[-1])
             _send(inbox, run_id, descriptors)
-    _claimed.add(mailbox)
+    return True
 
 
 def send_to_supervisor(
@@ -128,25 +197,48 @@ def send_to_supervisor(
     return False
 
 
-def release_mailbox(mailbox: Path) -> None:
-    """Let a later run of this process be the supervisor's pytest.
+def release_mailbox(mailbox: Path, *, has_passed: bool) -> None:
+    """Let a later run of this process, or one after a run that has passed, be the supervisor's.
 
     A supervisor that was killed could not remove its folder, if it had one; so it is
     removed here.
     """
     _claimed.discard(mailbox)
-    supervisor, _, _ = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")
-    is_orphan = not _HAS_LAUNCHERS and supervisor != str(parent_behind_timeouts())
+    supervisor = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")[0]
+    with _locked(mailbox):
+        message = read_message(mailbox)
+        if message.get("claimed_by") == _CHILD:
+            is_orphan = not is_supervised_child()
+        else:
+            is_orphan = not has_ancestor(supervisor)
+            if has_passed and "run_id" in message:
+                write_message(mailbox, **{**message, "passed": "yes"})
     if is_orphan and mailbox.parent.name.startswith(_FOLDER):
         _remove_folder(mailbox.parent)
+
+
+@contextmanager
+def _locked(mailbox: Path) -> Iterator[None]:
+    """Keep other processes from claiming a mailbox for a moment, where the system can."""
+    with ExitStack() as opened:
+        with suppress(ImportError, OSError):
+            import fcntl
+
+            descriptor = _open(mailbox, os.O_RDONLY)
+            opened.enter_context(closing_descriptor(descriptor))
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
 
 
 def write_message(mailbox: Path, **fields: str | None) -> None:
     """Leave a message for the other side.
 
-    The supervisor's has the `stage` and the `report` that it wants, and the `inbox` to
-    send descriptors to. The answer has the path of the `report`, the `run_id`, and the
-    same `inbox`.
+    The supervisor's has the `stage` and the report that it wants (`report_wanted`), the
+    `inbox` to send descriptors to, and `below`: what a pytest that is no child of it
+    must have around it to be the command's, `None` for no such pytest. Whoever claims
+    the mailbox adds the path of the `report`, the `run_id`, whom it was `claimed_by`,
+    all `runs` that ever have, and `passed`; a pytest that comes too late adds itself
+    to `later`.
     """
     with suppress(OSError), open(_open(mailbox, os.O_RDWR | os.O_CREAT), "wb") as file:
         file.truncate()
@@ -210,6 +302,12 @@ class Mailbox:
         """Of the pytest that has answered; `None` if none has that has this plugin."""
         self.report = ""
         """The path of its report."""
+        self.is_of_child = True
+        """That pytest is the command itself, and no descendant of it."""
+        self.replaced = 0
+        """How many passed before it, and have lost their report to it."""
+        self.later = 0
+        """How many came while it ran, or after it, and are not in its report."""
         self.record: list[bytes] | None = None
         """The contents of the files of its record; `None` if they were not sent."""
         self.left = Left()
@@ -230,8 +328,10 @@ class Mailbox:
             write_message(
                 self.path,
                 stage=stage,
-                report=report,
+                report_wanted=report,
                 inbox=inbox,
+                # What an agent tries is not what became of it.
+                below=None if stage == Stage.AGENT_RUN else _pytest_around(),
             )
         except BaseException:
             self.close()
@@ -249,6 +349,9 @@ class Mailbox:
             return
         self.run_id = str(answer["run_id"])
         self.report = answer["report"] or ""
+        self.is_of_child = answer.get("claimed_by") == _CHILD
+        self.replaced = len((answer.get("runs") or "").split()) - 1
+        self.later = len((answer.get("later") or "").split())
         if self._socket is None:
             return
         import socket

@@ -1,8 +1,8 @@
 """Report a command that no plugin has recorded, by its end and its output.
 
 Most such commands are no pytest. If one is, its interpreter may lack the plugin. Then
-the user is told, and the report is made from the exit code and, if it goes to a file,
-the output. Terminals and pipes are not read.
+the user is told. The report is made from the exit code and from the output, which is
+read as `failure-taxonomy classify` reads a log, as far as it was kept.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -26,6 +26,7 @@ from pytest_failure_taxonomy.survive.machine import describe_environment
 from pytest_failure_taxonomy.survive.supervisor import CommandEnd
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,
+    Output,
     OutputLine,
     RunContext,
     RunError,
@@ -33,7 +34,14 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ToolMessage,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.judgement import Stage
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    MAX_EVIDENCE,
+    PRINTED,
+    Evidence,
+    Judgement,
+    Stage,
+    Verdict,
+)
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 UNKNOWN_PYTEST: Final = "unknown"
@@ -45,6 +53,8 @@ _RUNNERS: Final = frozenset(
 )
 """Programs that run the command in their arguments, as any `… run` does."""
 _MAX_RUNNER_WORDS: Final = 4
+_MAX_QUOTED: Final = 6
+"""Lines of the output in the evidence of a verdict."""
 
 _OF_CONTAINERS: Final = 125
 """The exit code of `docker run` and `podman run` if no container could be started."""
@@ -103,6 +113,16 @@ class OutputFile:
             return file
         return None
 
+    def chunks(self) -> Iterator[bytes]:
+        """Yield what the command has written, as far as it can be read."""
+        from pytest_failure_taxonomy.logs.log_lines import chunks_of
+
+        file = self.open()
+        if file is not None:
+            with file, suppress(OSError):
+                yield from chunks_of(file)
+                yield b"\n"
+
 
 def output_files() -> tuple[OutputFile, ...]:
     """Return the files of stdout and stderr, one if both go to the same."""
@@ -124,6 +144,13 @@ def is_pytest(command: Sequence[str]) -> bool:
             is_run = index == 0 or names[index - 1] in ("run", "exec")
             return is_run or names[0] in _RUNNERS
     return False
+
+
+def is_pytest_itself(command: Sequence[str]) -> bool:
+    """Tell whether a command is a pytest, with no other program in front of it."""
+    name = Path(command[0]).name
+    is_started = name in _PYTEST or name.startswith(("python", "pypy"))
+    return is_started and is_pytest(command)
 
 
 @value
@@ -163,23 +190,23 @@ def report_of_command(
             if there is one to see.
     """
     duration = (datetime.now(UTC) - command.started_at).total_seconds()
-    evidence: RunEvidence | None = None
     refusal = None
     was_pytest = is_pytest(command.words) and (absence is None or absence.has_pytest)
-    if lost_run_id is None and was_pytest:
-        evidence = _evidence_of_output(command, seen)
+    evidence: RunEvidence | None = None
+    if lost_run_id is None:
+        evidence = _evidence_of_output(command, end, seen, was_pytest=was_pytest)
         shown = evidence.errors if evidence is not None else ()
         with suppress(
             Exception
         ):  # it reads foreign files; the report does without them
-            refusal = find_refusal(shown)
+            refusal = find_refusal(shown) if was_pytest else None
         if evidence is not None and refusal is not None and shown:
             evidence = replace(evidence, errors=(refusal,))
-    if evidence is None:
+    if evidence is None or not evidence.recorded:
         was_left = refusal is not None and seen.exit.code == 0
-        evidence = RunEvidence(
-            stage=command.stage,
-            recorded=False,
+        evidence = replace(
+            evidence
+            or RunEvidence(stage=command.stage, recorded=False, exit=seen.exit),
             is_pytest=was_pytest,
             early_refusal=refusal,
             finished=seen.exit.signal is None
@@ -196,8 +223,8 @@ def report_of_command(
     ):
         # It has caught the Ctrl+C, as pip and npm do, and left with a code of its own.
         evidence = replace(evidence, interruptions=(_CTRL_C,))
-    if not was_pytest and lost_run_id is None:
-        evidence = _with_what_it_said(evidence, command, end.outputs)
+    if evidence.tool_message is None and lost_run_id is None:
+        evidence = replace(evidence, tool_message=_told_by_exit_code(command, seen))
     secrets = Secrets()
     context = RunContext(
         id=lost_run_id or os.urandom(16).hex(),
@@ -207,9 +234,10 @@ def report_of_command(
         rootdir=str(command.folder),
         environment=describe_environment(UNKNOWN_PYTEST),
     )
+    judgement = judge(evidence)
     return build_report(
         evidence,
-        judge(evidence),
+        replace(judgement, verdict=_quote_lines(judgement, evidence.output)),
         context,
         completeness="reconstructed",
         faults=() if absence is None else (absence.words,),
@@ -222,82 +250,63 @@ def timestamp(at: datetime) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _with_what_it_said(
-    evidence: RunEvidence, command: Command, piped: Sequence[bytes]
-) -> RunEvidence:
-    """Add an agent's marker, the tests that a runner counts, and why a tool says it has failed.
+def _evidence_of_output(
+    command: Command, end: CommandEnd, seen: ProcessEnd, *, was_pytest: bool
+) -> RunEvidence | None:
+    """Return what the output of a command tells, with the end of its process.
 
-    Each is the last one of stderr if both streams have one.
+    A command that has succeeded is not asked what it said. Only the counts of a pytest
+    that looks finished are taken then: a plugin may have changed what it prints.
     """
-    if not evidence.exit.code:
-        return evidence
-    from pytest_failure_taxonomy.logs.log_lines import chunks_of, read_log
-    from pytest_failure_taxonomy.logs.output_evidence import output_of
-    from pytest_failure_taxonomy.logs.output_readers import PytestOutput
-    from pytest_failure_taxonomy.logs.program_output import ProgramOutput
-    from pytest_failure_taxonomy.logs.tool_output import ToolOutput
+    if not seen.exit.code and not was_pytest:
+        return None
+    from pytest_failure_taxonomy.logs.log_answer import evidence_of_log
 
-    told: ToolMessage | None = None
-    files = [output.open() for output in command.outputs]
-    for file in reversed([*files, *map(BytesIO, piped)]):
-        if file is None:
-            continue
-        tools = ToolOutput()
-        other = ProgramOutput()
-        with file, suppress(OSError):
-            tail = read_log(chunks_of(file), tools, other)
-            told = told or tools.message(tail.line_count)
-            evidence = replace(evidence, marker=evidence.marker or other.marker)
-            if other.failed_tests[0] and evidence.output is None:
-                evidence = replace(
-                    evidence, output=output_of(PytestOutput(), other, tail)
-                )
+    files = chain.from_iterable(output.chunks() for output in command.outputs)
+    evidence = evidence_of_log(
+        chain(files, end.output),
+        stage=command.stage,
+        exit_code=seen.exit.code,
+        is_pytest=was_pytest,
+    )
+    if evidence is None or not (
+        seen.exit.code or (evidence.recorded and evidence.finished)
+    ):
+        return None
+    if not evidence.recorded:
+        return evidence
+    ended = replace(
+        seen.exit,
+        limits=evidence.exit.limits,
+        session_code=evidence.exit.session_code,
+    )
+    return replace(evidence, exit=ended)
+
+
+def _told_by_exit_code(command: Command, seen: ProcessEnd) -> ToolMessage | None:
+    """Return what an exit code that only Docker and Podman have says without any output."""
     names = [Path(word).name for word in command.words[: _MAX_RUNNER_WORDS + 1]]
     program = next((name for name in names if name not in _RUNNERS), "")
-    is_of_program = evidence.exit.code == _OF_CONTAINERS and program in (
-        "docker",
-        "podman",
-    )
-    if told is None and is_of_program:
-        words = f"exit code {_OF_CONTAINERS}, which is that of {program} itself"
-        told = ToolMessage(
-            tool=program,
-            cause="daemon",
-            line=OutputLine(0, words),
-        )
-    return replace(evidence, tool_message=told)
-
-
-def _evidence_of_output(command: Command, seen: ProcessEnd) -> RunEvidence | None:
-    """Return the evidence in the output files of a pytest, with the end of its process.
-
-    stderr counts where stdout has nothing of pytest's, as before a session. Return
-    `None` if the output looks unfinished and the exit code is 0: a plugin may have
-    changed what pytest prints.
-    """
-    from pytest_failure_taxonomy.logs.log_lines import chunks_of, read_log
-    from pytest_failure_taxonomy.logs.output_evidence import evidence_of_output
-    from pytest_failure_taxonomy.logs.output_readers import PytestOutput
-
-    printed = PytestOutput()
-    for output in command.outputs:
-        file = None if printed.is_seen else output.open()
-        if file is not None:
-            with file, suppress(OSError):
-                read_log(chunks_of(file), printed)
-    if not printed.is_seen:
+    if seen.exit.code != _OF_CONTAINERS or program not in ("docker", "podman"):
         return None
-    evidence = evidence_of_output(printed, seen.exit.code, command.stage)
-    if not evidence.finished and seen.exit.code == 0:
-        return None
-    return replace(
-        evidence,
-        exit=replace(
-            seen.exit,
-            limits=evidence.exit.limits,
-            session_code=evidence.exit.session_code,
-        ),
-    )
+    words = f"exit code {_OF_CONTAINERS}, which is that of {program} itself"
+    return ToolMessage(tool=program, cause="daemon", line=OutputLine(0, words))
+
+
+def _quote_lines(judgement: Judgement, output: Output | None) -> Verdict | None:
+    """Return a verdict with the deciding lines of the output as evidence, the first one first."""
+    verdict = judgement.verdict
+    if verdict is None or output is None:
+        return verdict
+    lines = list(judgement.lines)
+    lines.sort(key=lambda line: line != output.error)
+    said = {piece.detail.strip() for piece in verdict.evidence}
+    texts = dict.fromkeys(line.text.strip() for line in lines)
+    quoted = [
+        Evidence(source=PRINTED, detail=text) for text in texts if text not in said
+    ][:_MAX_QUOTED]
+    kept = verdict.evidence[: MAX_EVIDENCE - len(quoted)]
+    return replace(verdict, evidence=(*kept, *quoted))
 
 
 def why_unrecorded(command: Sequence[str]) -> Absence | None:

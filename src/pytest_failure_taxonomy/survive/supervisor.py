@@ -8,10 +8,7 @@ signals.
 from __future__ import annotations
 
 import os
-import select
 import signal
-import stat
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,6 +16,7 @@ from types import FrameType
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
+from pytest_failure_taxonomy.survive.output_relay import OutputRelay
 from pytest_failure_taxonomy.system.files import closing_descriptor
 from pytest_failure_taxonomy.system.process import adopt_orphans, descendants, name_of
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -33,18 +31,6 @@ MAX_WAIT_SECONDS: Final = 3_600.0
 """The longest single wait; some systems can't represent much longer ones."""
 _POLL_SECONDS: Final = 0.02
 _REAP_SECONDS: Final = 1.0
-
-KEPT_BYTES: Final = 262_144
-"""How much of the end of each pipe's output is kept."""
-_STEP_BYTES: Final = 4_096
-"""POSIX's PIPE_BUF on Linux: a pipe that can be written to takes as much without
-waiting."""
-_READ_BYTES: Final = 65_536
-_LAST_SECONDS: Final = 0.25
-"""How long is waited at the end for a reader that is slow."""
-_DRAIN_SECONDS: Final = 2.0
-"""How long the passing on may take after the end of the command."""
-_OUTPUTS: Final = (1, 2)
 
 
 def _signals(*names: str) -> tuple[signal.Signals, ...]:
@@ -61,7 +47,8 @@ _IGNORED_BY_PYTHON: Final = _signals("SIGPIPE", "SIGXFSZ")
 _CHILD_ENDED: Final = _signals("SIGCHLD")
 _KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)
 """On Windows each signal that is sent to a process ends it."""
-_WAITED_FOR: Final = frozenset({*_CHILD_ENDED, *_FORWARDED})
+_RESIZED: Final = _signals("SIGWINCH")
+_WAITED_FOR: Final = frozenset({*_CHILD_ENDED, *_FORWARDED, *_RESIZED})
 
 
 @value
@@ -76,8 +63,8 @@ class CommandEnd:
     """It was ended at its time limit."""
     sender: str | None
     """The name of the process whose signal was forwarded last."""
-    outputs: tuple[bytes, ...] = ()
-    """The end of what it has written to each pipe, that of stderr last."""
+    output: tuple[bytes, ...] = ()
+    """What it has printed, as far as that was kept: the beginning and the end."""
     interrupted: bool = False
     """Ctrl+C came, or a SIGINT from a process; the command may have ended by itself
     then."""
@@ -105,7 +92,7 @@ class Supervisor:
         Args:
             command: its words.
             timeout_seconds: how long it may take.
-            keeps_output: keep the end of what it writes to pipes, on Linux.
+            keeps_output: keep what it writes to pipes and terminals, on Linux.
         """
         self._command = list(command)
         self._timeout_seconds = timeout_seconds
@@ -159,7 +146,7 @@ class Supervisor:
             limit_reached=self._terminations > 0,
             sender="failure-taxonomy" if fault else child.sender,
             interrupted=child.interrupted,
-            outputs=() if self._relay is None else tuple(self._relay.ends),
+            output=() if self._relay is None else self._relay.output,
             fault=fault,
         )
 
@@ -237,6 +224,10 @@ class _ChildBySignals:
             return None
         if seen.si_signo == signal.SIGCHLD:
             return self.poll()
+        if seen.si_signo in _RESIZED:
+            if self._relay is not None and self._relay.resize():
+                self.send(seen.si_signo)  # it may have asked for the size too early
+            return None
         self.interrupted = self.interrupted or seen.si_signo == signal.SIGINT
         if (
             seen.si_code <= 0
@@ -424,155 +415,3 @@ def _kill_all(process_ids: Sequence[int]) -> None:
     for process_id in process_ids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(process_id, _KILL)
-
-
-class _Pipe:
-    """Our pipe in front of one of the user's."""
-
-    def __init__(self, descriptors: Sequence[int]) -> None:
-        self.descriptors = tuple(descriptors)
-        """Of the command: stdout, stderr, or both."""
-        reading, writing = os.pipe()
-        self.reading = open(reading, "rb", buffering=0)  # noqa: SIM115 - for as long as this
-        self.writing = open(writing, "wb", buffering=0)  # noqa: SIM115 - likewise; the command has it
-        self.pending = b""
-        self.kept = bytearray()
-
-    @property
-    def is_done(self) -> bool:
-        return self.reading.closed and not self.pending
-
-    def watch(self, poll: select.poll) -> None:
-        """Ask to read or, while something is left to be written, to write."""
-        if self.pending:
-            poll.register(self.descriptors[0], select.POLLOUT)
-        elif not self.reading.closed:
-            poll.register(self.reading, select.POLLIN)
-
-    def pass_on(self, ready: dict[int, int]) -> None:
-        """Read or write as much as can be without waiting."""
-        if self.pending and self.descriptors[0] in ready:
-            try:
-                written = os.write(self.descriptors[0], self.pending[:_STEP_BYTES])
-                self.pending = self.pending[written:]
-            except BlockingIOError:
-                pass
-            except OSError:  # nobody reads: the command shall notice, by SIGPIPE
-                self.pending = b""
-                self.reading.close()
-        elif not self.reading.closed and self.reading.fileno() in ready:
-            data = os.read(self.reading.fileno(), _READ_BYTES)
-            if not data:
-                self.reading.close()
-            self.pending = data
-            self.kept += data
-            del self.kept[:-KEPT_BYTES]
-
-
-class OutputRelay:
-    """Our pipes in front of those that stdout and stderr are, if any."""
-
-    def __init__(self) -> None:
-        self._pipes: list[_Pipe] = []
-        self._thread: threading.Thread | None = None
-        self._waking = (-1, -1)
-        pipes = []
-        for number in _OUTPUTS:
-            with suppress(OSError):
-                if stat.S_ISFIFO(os.fstat(number).st_mode):
-                    pipes.append(number)
-        if len(pipes) == len(_OUTPUTS) and os.path.sameopenfile(*_OUTPUTS):
-            self._pipes.append(_Pipe(pipes))
-        else:
-            self._pipes.extend(_Pipe([number]) for number in pipes)
-
-    @property
-    def file_actions(self) -> list[tuple[int, int, int]]:
-        """What `os.posix_spawn` has to do for the command."""
-        return [
-            (os.POSIX_SPAWN_DUP2, pipe.writing.fileno(), descriptor)
-            for pipe in self._pipes
-            for descriptor in pipe.descriptors
-        ]
-
-    @property
-    def ends(self) -> list[bytes]:
-        """The end of what was written to each pipe, that of stderr last."""
-        return [bytes(pipe.kept) for pipe in self._pipes]
-
-    def start(self) -> None:
-        """Begin to pass on; the command has been started."""
-        for pipe in self._pipes:
-            pipe.writing.close()
-        if self._pipes:
-            self._waking = os.pipe()
-            self._thread = threading.Thread(
-                target=self._work,
-                name="output relay",
-                daemon=True,
-            )
-            self._thread.start()
-
-    def finish(self) -> None:
-        """Pass on what is left; the command has ended, or could not be started."""
-        for pipe in self._pipes:
-            pipe.writing.close()
-        if self._thread is not None:
-            os.write(self._waking[1], b"x")
-            self._thread.join()
-            self._thread = None
-            for descriptor in self._waking:
-                os.close(descriptor)
-            if not all(pipe.is_done for pipe in self._pipes):
-                self._leave_to_a_fork()
-        for pipe in self._pipes:
-            pipe.reading.close()
-
-    def _work(self) -> None:
-        with suppress(OSError):
-            while not all(pipe.is_done for pipe in self._pipes):
-                if self._waking[0] in self._pass_on(None, self._waking[0]):
-                    break
-            # What the command has written is in the pipe; others may write for ever.
-            until = time.monotonic() + _DRAIN_SECONDS
-            while time.monotonic() <= until:
-                has_pending = any(pipe.pending for pipe in self._pipes)
-                if not self._pass_on(_LAST_SECONDS if has_pending else 0.0):
-                    break
-
-    def _pass_on(
-        self, seconds: float | None, waking: int | None = None
-    ) -> dict[int, int]:
-        """Wait until something can be passed on, or somebody wakes us; return what is ready."""
-        poll = select.poll()
-        for pipe in self._pipes:
-            pipe.watch(poll)
-        if waking is not None:
-            poll.register(waking, select.POLLIN)
-        ready = dict(poll.poll(None if seconds is None else seconds * 1_000))
-        for pipe in self._pipes:
-            pipe.pass_on(ready)
-        return ready
-
-    def _leave_to_a_fork(self) -> None:
-        """Let another process pass on what comes later; it ends when nobody can write any more."""
-        with suppress(OSError):
-            if os.fork():
-                return
-            try:
-                for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"):
-                    signal.signal(getattr(signal, name), signal.SIG_DFL)
-                signal.pthread_sigmask(signal.SIG_SETMASK, ())
-                last = 2
-                used = {
-                    pipe.reading.fileno()
-                    for pipe in self._pipes
-                    if not pipe.reading.closed
-                }
-                for number in [*sorted(used), os.sysconf("SC_OPEN_MAX")]:
-                    os.closerange(last + 1, min(number, 65_536))
-                    last = number
-                while not all(pipe.is_done for pipe in self._pipes):
-                    self._pass_on(None)
-            finally:
-                os._exit(0)

@@ -281,6 +281,16 @@ def parent_behind_timeouts() -> int:
     return parent
 
 
+def has_ancestor(process_id: str) -> bool:
+    """Tell whether a process is above this one; true where the system doesn't say so."""
+    if not os.path.exists("/proc/self/stat"):
+        return True
+    parent = str(os.getppid())
+    while parent != process_id and (fields := fields_of(parent)):
+        parent = fields[1].decode()
+    return parent == process_id
+
+
 def name_of(process_id: int) -> str | None:
     """Return the name of a process, as `ps` shows it; `None` if it is gone."""
     return read_text(f"/proc/{process_id}/comm").strip() or None

@@ -37,13 +37,13 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judgement import (
+    COMMAND_FAILED,
     KIND_FAMILIES,
     MAX_EVIDENCE,
     MAX_LINES,
     STAGE_FAILURE_REASONS,
     TIME_LIMIT_EXIT_CODES,
     TIMEOUT_EXIT_CODE,
-    UNEXPLAINED_KIND,
     Cause,
     Evidence,
     FailureJudgement,
@@ -302,7 +302,7 @@ def _verdict(
     if failure_type is FailureType.UNKNOWN:
         # Words are searched only where nothing is known that has a name.
         text = "\n".join(line.text for line in lines)
-        if first.kind == UNEXPLAINED_KIND:
+        if first.kind == COMMAND_FAILED:
             failure_type = type_in_text(text)
         elif first.failure is None:
             failure_type = type_of_kind(first.kind)
@@ -731,6 +731,8 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
         run.stage in _PYTESTS_STAGES or code not in TIME_LIMIT_EXIT_CODES
     ):  # else the stage itself has something to say of it
         reason = FailureReason.from_pytest_exit_code(code)
+        if reason is FailureReason.INTERRUPTED and run.output is not None:
+            reason = FailureReason.UNKNOWN  # pytest would have printed that
         why = run.should_fail or run.last_words or f"exit code {code}"
         yield finding(
             "exit_status.changed",

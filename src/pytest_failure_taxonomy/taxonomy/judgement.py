@@ -268,6 +268,9 @@ KIND_PATTERN: Final = r"^[a-z0-9_]+(\.[a-z0-9_]+)+$"
 """What a kind's name looks like, whoever gives it."""
 KindName = Annotated[str, Pattern(KIND_PATTERN)]
 
+COMMAND_FAILED: Final = "command.failed"
+"""The kind of a command of which nothing is known but its exit code and its output."""
+
 KIND_FAMILIES: Final[Mapping[str, tuple[FailureReason, ...]]] = MappingProxyType(
     {
         "sandbox": (FailureReason.SANDBOX_ERROR,),
@@ -337,10 +340,6 @@ PHASE_KINDS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """The kind of a failed test by the phase that failed."""
-
-
-UNEXPLAINED_KIND: Final = "command.failed"
-"""The kind of a command that failed, where nothing that it printed is known to say why."""
 
 
 def kind_of_stage(reason: FailureReason) -> str:
@@ -509,7 +508,7 @@ def recovery_of_failure(
         last_good_commit: The commit to roll back to, if one is known.
         kind: The kind of the failure.
     """
-    if kind == UNEXPLAINED_KIND and retryable is None:
+    if kind == COMMAND_FAILED and retryable is None:
         return RecoveryAction.ESCALATE
     action = recommend_recovery(
         failure_type,
@@ -522,6 +521,18 @@ def recovery_of_failure(
     if retryable:
         return action if action in again else RecoveryAction.RETRY
     return RecoveryAction.ESCALATE if action in again else action
+
+
+def _unless_unread(
+    action: RecoveryAction,
+    retryable: bool | None,  # noqa: FBT001 - as above
+    kind: str | None,
+) -> RecoveryAction:
+    """Return an action, but no retry of a command whose output nobody has understood."""
+    is_unread = retryable is None and kind == COMMAND_FAILED
+    if is_unread and action is RecoveryAction.RETRY:
+        return RecoveryAction.ESCALATE
+    return action
 
 
 @value
@@ -549,7 +560,8 @@ def explain_recovery(
     """Recommend the next step, and explain it for people and for agents.
 
     Takes and raises the same as `recommend_recovery`. The action goes by the type and
-    the attempts alone, the words go by the traits as well.
+    the attempts alone, but that a command that failed is not retried before somebody
+    has read what it printed. The words go by the traits as well.
     """
     action = recommend_recovery(
         failure_type,
@@ -557,6 +569,7 @@ def explain_recovery(
         last_good_commit=last_good_commit,
     )
     traits = traits or FailureTraits()
+    action = _unless_unread(action, traits.retryable, traits.kind)
     asked = {
         "reasons": traits.reason,
         "kinds": traits.kind,
@@ -625,6 +638,8 @@ ProofType = Literal[
 MAX_EVIDENCE: Final = 10
 """How many pieces of evidence a verdict quotes; all of them stand in the rest of the
 report."""
+PRINTED: Final = "printed"
+"""The source of a piece of evidence that is a line of the output."""
 MAX_LINES: Final = 20
 """How many lines of a log are quoted."""
 

@@ -15,8 +15,10 @@ from pytest_failure_taxonomy.logs.log_answer import (
     ANSWERS,
     MAX_FAILURES,
     classify_log,
+    evidence_of_log,
 )
 from pytest_failure_taxonomy.logs.log_lines import chunks_of
+from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 
 PYTEST_LOG: Final = """\
@@ -137,6 +139,48 @@ def test_other_commands(
     assert answer["reason"] == reason
     if failure_type is not None:
         assert answer["failure_type"] == failure_type
+
+
+@pytest.mark.parametrize(
+    ("log", "kind"),
+    [
+        ("", "command.failed"),
+        (
+            "src/x.c:3:5: error: boom\nmake: *** [Makefile:3: all] Error 1\n",
+            "command.failed",
+        ),
+        ("src/x.c:3:5: error: boom\n== 3 passed in 0.1s ==\n", "exit_status.changed"),
+    ],
+)
+def test_exit_code_2_of_another_program(log: str, kind: str) -> None:
+    """It is an interruption where the output says so; `make` ends with 2 for any failure."""
+    answer = answer_of(log, exit_code=2)
+    assert (answer["reason"], answer["kind"]) == ("UNKNOWN", kind)
+    assert answer["exit"]["reason"] == "INTERRUPTED"
+    assert answer["recovery_action"] != "retry" or kind != "command.failed"
+
+
+def test_exit_code_2_of_a_pytest_that_was_interrupted() -> None:
+    """Its output says so."""
+    answer = answer_of(
+        "!!!!! KeyboardInterrupt !!!!!\n=== no tests ran in 0.1s ===\n", exit_code=2
+    )
+    assert (answer["reason"], answer["kind"]) == ("INTERRUPTED", "interrupt.keyboard")
+
+
+@pytest.mark.parametrize(
+    ("is_pytest", "kind"), [(True, "exit_status.changed"), (False, "command.failed")]
+)
+def test_a_pytest_that_passed_in_a_command_that_failed(
+    is_pytest: bool, kind: str
+) -> None:
+    """Where the exit code is another program's, that one has failed."""
+    log = b"== 3 passed in 0.1s ==\nfoo.py:1: error: bad\n"
+    run = evidence_of_log([log], exit_code=1, is_pytest=is_pytest)
+    assert run is not None
+    verdict = judge(run).verdict
+    assert verdict is not None
+    assert verdict.kind == kind
 
 
 def test_other_command_without_exit_code() -> None:

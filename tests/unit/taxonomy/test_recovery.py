@@ -147,6 +147,9 @@ def test_each_row_of_the_words_is_used() -> None:
             and advice.steps[0] == row["steps"][0].format_map(asked)
         }
         assert not (retryable is False and advice.steps[0].startswith("retry"))
+        if kind == "command.failed" and retryable is None:
+            assert advice.action is not RecoveryAction.RETRY
+            assert "run it once more" not in " ".join(advice.steps)
     assert not unused
     known = {
         "reasons",
@@ -228,6 +231,8 @@ def test_the_action_in_a_report(
     assert recovery_of_failure(known, True) == if_true
     assert recovery_of_failure(known, False) == if_false
     assert recovery_of_failure(known, None) == if_null
+    of_command = recovery_of_failure(known, None, kind="command.failed")
+    assert of_command == "escalate"
 
 
 def test_every_type_has_a_row() -> None:
