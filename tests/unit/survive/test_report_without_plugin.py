@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_failure_taxonomy.survive.report_without_plugin import OutputFile, is_pytest
+from pytest_failure_taxonomy.survive.report_without_plugin import (
+    OutputFile,
+    is_pytest,
+    is_pytest_itself,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +42,25 @@ from pytest_failure_taxonomy.survive.report_without_plugin import OutputFile, is
 def test_a_pytest_is_known_by_its_command(command: str, expected: bool) -> None:
     """The words of a command tell whether it runs pytest; that one names pytest is not enough."""
     assert is_pytest(shlex.split(command)) is expected
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("pytest -x", True),
+        ("./bin/py.test", True),
+        ("python3.11 -X dev -m pytest", True),
+        ("env CI=1 pytest", False),
+        ("timeout 60 python -m pytest", False),
+        ("uv run pytest", False),
+        ("python -m build", False),
+    ],
+)
+def test_nothing_comes_between_a_pytest_and_the_terminal(
+    command: str, expected: bool
+) -> None:
+    """Unless another program stands there already."""
+    assert is_pytest_itself(shlex.split(command)) is expected
 
 
 @pytest.mark.parametrize("appends", [True, False])
