@@ -40,16 +40,20 @@ class KeptOutput:
     def __init__(self) -> None:
         self._head = bytearray()
         self._tail = bytearray()
+        self._is_full = False
+        """Of the beginning, all is kept."""
 
     def add(self, lines: bytes) -> None:
         """Keep whole lines, or a piece of a very long one."""
-        if not self._tail and len(self._head) + len(lines) <= HEAD_BYTES:
+        if not self._is_full and len(self._head) + len(lines) <= HEAD_BYTES:
             self._head += lines
             return
+        self._is_full = True
         self._tail += lines
         if len(self._tail) > 2 * TAIL_BYTES:  # rarely, as all of it is moved
-            start = self._tail.find(b"\n", len(self._tail) - TAIL_BYTES) + 1
-            del self._tail[: start or -TAIL_BYTES]
+            start = len(self._tail) - TAIL_BYTES
+            end_of_line = self._tail.find(b"\n", start, start + _MAX_LINE_BYTES)
+            del self._tail[: end_of_line + 1 or start]
 
     @property
     def pieces(self) -> tuple[bytes, bytes]:
