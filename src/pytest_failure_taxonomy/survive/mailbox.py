@@ -52,7 +52,11 @@ _claimed: set[Path] = set()
 """Mailboxes that belong to a run of this process. A pytest that runs inside of one of
 its tests has the same parent, but is not the supervised one."""
 
+_counted: set[Path] = set()
+"""Mailboxes to which this process has said that it came too late."""
+
 _CHILD: Final = "child"
+_MAX_DIGITS: Final = 9
 
 _SET_BY_PYTEST: Final = ("PYTEST_XDIST_WORKER", "PYTEST_CURRENT_TEST")
 """Variables that tell a pytest which a test, or a worker of pytest-xdist, has started."""
@@ -67,7 +71,8 @@ def find_mailbox() -> Path | None:
         return None if "run_id" in read_message(mailbox) else mailbox
     if is_supervised_child():
         return mailbox
-    message = read_message(mailbox)
+    with _locked(mailbox):  # another pytest may be about to write
+        message = read_message(mailbox)
     return mailbox if _is_below(message) and _is_free(message) else None
 
 
@@ -95,9 +100,18 @@ def report_before_this() -> Path | None:
 
 
 def _come_too_late(mailbox: Path, message: Mapping[str, Any]) -> None:
-    """Add this process to those that are not in the report of the one that was faster."""
-    later = {*(message.get("later") or "").split(), str(os.getpid())}
-    write_message(mailbox, **{**message, "later": " ".join(sorted(later))})
+    """Count this process among those that are not in the report of the one that was faster."""
+    if mailbox not in _counted:
+        _counted.add(mailbox)
+        write_message(
+            mailbox, **{**message, "later": str(_count(message, "later") + 1)}
+        )
+
+
+def _count(message: Mapping[str, Any], name: str) -> int:
+    """Return a number in a message, which anybody may have written."""
+    text = message.get(name) or ""
+    return int(text) if len(text) < _MAX_DIGITS and text.isdecimal() else 0
 
 
 def _mailbox_around() -> Path | None:
@@ -146,7 +160,7 @@ def claim_mailbox(
             return False
         message |= {"report": report, "run_id": run_id, "passed": None}
         message["claimed_by"] = _CHILD if is_child else "descendant"
-        message["runs"] = f"{message.get('runs') or ''} {run_id}"
+        message["runs"] = str(_count(message, "runs") + 1)
         write_message(mailbox, **message)
     _claimed.add(mailbox)
     inbox = message.get("inbox")
@@ -237,8 +251,8 @@ def write_message(mailbox: Path, **fields: str | None) -> None:
     `inbox` to send descriptors to, and `below`: what a pytest that is no child of it
     must have around it to be the command's, `None` for no such pytest. Whoever claims
     the mailbox adds the path of the `report`, the `run_id`, whom it was `claimed_by`,
-    all `runs` that ever have, and `passed`; a pytest that comes too late adds itself
-    to `later`.
+    how many `runs` ever have, and `passed`; a pytest that comes too late is counted in
+    `later`.
     """
     with suppress(OSError), open(_open(mailbox, os.O_RDWR | os.O_CREAT), "wb") as file:
         file.truncate()
@@ -350,8 +364,8 @@ class Mailbox:
         self.run_id = str(answer["run_id"])
         self.report = answer["report"] or ""
         self.is_of_child = answer.get("claimed_by") == _CHILD
-        self.replaced = len((answer.get("runs") or "").split()) - 1
-        self.later = len((answer.get("later") or "").split())
+        self.replaced = max(0, _count(answer, "runs") - 1)
+        self.later = _count(answer, "later")
         if self._socket is None:
             return
         import socket
