@@ -96,10 +96,10 @@ def report_before_this() -> Path | None:
         if not _is_below(message) or _is_free(message):
             return None
         _come_too_late(mailbox, message)
-    return Path(message["report"])
+    return Path(message["report"] or "")
 
 
-def _come_too_late(mailbox: Path, message: Mapping[str, Any]) -> None:
+def _come_too_late(mailbox: Path, message: Mapping[str, str | None]) -> None:
     """Count this process among those that are not in the report of the one that was faster."""
     if mailbox not in _counted:
         _counted.add(mailbox)
@@ -108,7 +108,7 @@ def _come_too_late(mailbox: Path, message: Mapping[str, Any]) -> None:
         )
 
 
-def _count(message: Mapping[str, Any], name: str) -> int:
+def _count(message: Mapping[str, str | None], name: str) -> int:
     """Return a number in a message, which anybody may have written."""
     text = message.get(name) or ""
     return int(text) if len(text) < _MAX_DIGITS and text.isdecimal() else 0
