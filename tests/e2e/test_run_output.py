@@ -311,7 +311,7 @@ def test_what_classify_would_say(
         assert "run it once more" not in shown
     if name == "compiler":
         assert "  printed: src/x.c:3:5: error: boom\n" in shown
-        assert "try: read the lines that are quoted" in shown
+        assert "try: read the quoted lines" in shown
 
 
 def agents_answer(folder: Path) -> str:

@@ -118,7 +118,7 @@ TESTS: Final = (
         failed("builtins.ValueError", kind="llm.context_exceeded"),
         CONTEXT,
         False,
-        "continue",
+        "escalate",
         id="context",
     ),
     pytest.param(
