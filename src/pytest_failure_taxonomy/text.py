@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -351,3 +352,40 @@ class ShownPaths:
 
 AS_REPORTED: Final = ShownPaths("", "")
 """Shows paths as they stand in the report."""
+
+
+MAX_STATEMENT: Final = 200
+"""Characters kept of a statement."""
+_MAX_STATEMENT_LINES: Final = 6
+
+
+def join_statement(lines: Iterable[str]) -> str:
+    """Return the statement that begins on the first line, on one line and without comments."""
+    words: list[str] = []
+    opened = 0
+    for line in itertools.islice(lines, _MAX_STATEMENT_LINES):
+        part = line.partition(" #")[0].strip()
+        words += part.split()
+        opened += _count_opened(part[:MAX_STATEMENT])
+        if opened <= 0:
+            break
+    return " ".join(words)[:MAX_STATEMENT]
+
+
+def _count_opened(line: str) -> int:
+    """Return how many more brackets a line opens than it closes, outside of quotes."""
+    if "'" not in line and '"' not in line:
+        return sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
+    count = 0
+    quote = ""
+    for character in line:
+        if quote:
+            if character == quote:
+                quote = ""
+        elif character in "'\"":
+            quote = character
+        elif character in "([{":
+            count += 1
+        elif character in ")]}":
+            count -= 1
+    return count

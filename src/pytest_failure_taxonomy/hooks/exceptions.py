@@ -557,7 +557,7 @@ def message_of(error: BaseException, formatted: str = "") -> str:
 
 
 def _is_installed(path: str) -> bool:
-    return not own_files.LIBRARIES.isdisjoint(path.split(os.sep))
+    return not LIBRARIES.isdisjoint(path.split(os.sep))
 
 
 def quotes_a_traceback(message: str) -> bool:

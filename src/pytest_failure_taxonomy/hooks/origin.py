@@ -8,6 +8,7 @@ same walk it finds the frame that raised, and whose code that is. `own_place_of`
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import os
 import sys
@@ -32,8 +33,6 @@ from pytest_failure_taxonomy.hooks.tracebacks import (
     OWN,
     PLUGGY,
     RUNNER,
-    RUNNERS,
-    SELF,
     FileFound,
     file_of_code,
     function_of,
@@ -43,8 +42,6 @@ from pytest_failure_taxonomy.hooks.tracebacks import (
     module_of_frame,
 )
 from pytest_failure_taxonomy.survive.own_files import (
-    LIBRARIES,
-    NOT_SOURCES,
     STANDARD_LIBRARY,
     depth_of_libraries,
     is_of_the_user,
@@ -52,20 +49,23 @@ from pytest_failure_taxonomy.survive.own_files import (
     location,
 )
 from pytest_failure_taxonomy.system.tasks import awaiting_traceback
+from pytest_failure_taxonomy.taxonomy.code_owners import (
+    LIBRARIES,
+    NOT_SOURCES,
+    RUNNERS,
+    SELF,
+)
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Location,
     OriginPlace,
     RaisingFrame,
 )
+from pytest_failure_taxonomy.text import join_statement
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.hooks.ledger import Ledger
     from pytest_failure_taxonomy.hooks.owners import RaisingFrames
 
-MAX_TEXT: Final = 200
-"""Characters kept of a statement."""
-MAX_LINES: Final = 6
-"""Lines that one statement is read from."""
 MAX_LEAVES: Final = 32
 """Exceptions that are read of an exception group."""
 _MAX_DIGITS: Final = 9
@@ -151,7 +151,8 @@ class OriginFinder:
         frame = entries[-1].tb_frame
         if self._file_of(frame).owner == OWN:
             return ""
-        return f"{module_of_frame(frame)}.{frame.f_code.co_qualname}"
+        # The bare name, as it stands in a log, too.
+        return f"{module_of_frame(frame)}.{frame.f_code.co_name}"
 
     def without_answer(
         self, error: BaseException, entries: Sequence[TracebackType]
@@ -355,41 +356,15 @@ class OriginFinder:
         known = self._texts.get((name, line))
         if known is not None:
             return known
-        words: list[str] = []
-        open_brackets = 0
         is_read = name in linecache.cache
-        for number in range(line, line + MAX_LINES):
-            source = linecache.getline(name, number, module)
-            part = source.partition(" #")[0].strip()
-            words += part.split()
-            open_brackets += _opened(part)
-            if open_brackets <= 0:
-                break
+        lines = (
+            linecache.getline(name, number, module) for number in itertools.count(line)
+        )
+        text = join_statement(lines)
         if not is_read:  # pytest would show what it has not read itself
             linecache.cache.pop(name, None)
-        text = " ".join(words)[:MAX_TEXT]
         self._texts[name, line] = text
         return text
-
-
-def _opened(line: str) -> int:
-    """Return how many more brackets a line opens than it closes, outside of quotes."""
-    line = line[:MAX_TEXT]
-    if "'" not in line and '"' not in line:
-        return sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
-    count = 0
-    quote = ""
-    for character in line:
-        if quote:
-            if character == quote:
-                quote = ""
-        elif character in "'\"":
-            quote = character
-        elif character in "([{":
-            count += 1
-        elif character in ")]}":
-            count -= 1
-    return count
 
 
 def exceptions_in(group: BaseException) -> tuple[BaseException, ...]:

@@ -30,6 +30,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pytest_failure_taxonomy.hooks import inspection, tracebacks
 from pytest_failure_taxonomy.survive import own_files
 from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.code_owners import (
+    RUNNERS,
+    SELF,
+    TEST_FILES,
+    TEST_FOLDERS,
+)
 from pytest_failure_taxonomy.taxonomy.evidence import RaisingFrame
 from pytest_failure_taxonomy.taxonomy.judgement import CodeOwner
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -37,10 +43,6 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.hooks.origin import OriginFinder
 
-TEST_FILES: Final = ("test_*.py", "*_test.py")
-"""The names of test modules where pytest has no others configured."""
-_TEST_FOLDERS: Final = frozenset({"test", "tests", "testing"})
-"""Folders in the root directory that hold tests and what helps them."""
 _MAX_CAUSES: Final = 5
 """Causes of causes that are asked for a frame."""
 
@@ -211,8 +213,8 @@ class RaisingFrames:
                 owner = "plugin"
                 is_library_with_plugin = False
         package = module.partition(".")[0]
-        if package in tracebacks.RUNNERS:
-            owner = "plugin" if package == tracebacks.SELF else "pytest"
+        if package in RUNNERS:
+            owner = "plugin" if package == SELF else "pytest"
             is_library_with_plugin = False
         return Code(owner, words, module, path, absolute, is_library_with_plugin)
 
@@ -229,7 +231,7 @@ class RaisingFrames:
             return "conftest"
         if absolute.startswith(self._finder.roots):
             folders = path.split("/")[:-1]
-            if "tests" in folders or not _TEST_FOLDERS.isdisjoint(folders[:1]):
+            if "tests" in folders or not TEST_FOLDERS.isdisjoint(folders[:1]):
                 return "test"
         for pattern in self._test_files:  # as pytest itself decides it
             is_of_path = "/" in pattern
@@ -318,7 +320,7 @@ class RaisingFrames:
             code = frame.f_code
             file = self._finder.file(code.co_filename, frame.f_globals)
             if file.owner == tracebacks.RUNNER:
-                if file.path.startswith(f"{tracebacks.SELF}/"):
+                if file.path.startswith(f"{SELF}/"):
                     pytests = None  # nobody's code fails a bench case
                 elif not tracebacks.is_hidden(frame, code):
                     pytests = entry

@@ -16,11 +16,6 @@ FOREIGN: Final = 1
 RUNNER: Final = 0
 """The owner of a file: the user, a library, the test runner."""
 
-SELF: Final = "pytest_failure_taxonomy"
-RUNNERS: Final = frozenset(
-    {"_pytest", "pytest", "pluggy", "xdist", "execnet", "__channelexec__", SELF}
-)
-"""The packages of pytest, of what pytest is made of, and of this plugin."""
 PLUGGY: Final = f"{os.sep}pluggy{os.sep}"
 _PASSED_ON: Final = frozenset({"_multicall", "get_result"})
 """Functions of pluggy through which a hook wrapper receives the exception of another

@@ -24,6 +24,7 @@ from pytest_failure_taxonomy.report.model import PUBLISHED, Exit
 from pytest_failure_taxonomy.taxonomy import evidence as ev
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import (
+    Cause,
     ChargedTo,
     Confidence,
     FailureJudgement,
@@ -46,8 +47,8 @@ MAX_NODEIDS: Final = 100
 """Node ids listed of one reason."""
 
 _OF_VERDICT: Final = (
-    *("reason", "kind", "confidence", "failure_type", "recovery_action", "charge_to"),
-    "message",
+    *("reason", "kind", "confidence", "failure_type", "recovery_action", "retryable"),
+    *("charge_to", "message"),
 )
 """Fields of a report's verdict that an answer has, too; `None` for a success."""
 
@@ -84,12 +85,15 @@ class LogAnswer:
     ambiguous: tuple[str, ...]
     failure_type: FailureType | None
     recovery_action: RecoveryAction | None
+    retryable: bool | None
     charge_to: ChargedTo | None
     marker: str | None
     exit: Exit
     message: str | None
     lines: tuple[QuotedLine, ...]
     reasons: tuple[HeldReason, ...]
+    causes: tuple[Cause, ...]
+    """As in a report: each with its key, sentence and fix."""
     failures: tuple[LoggedFailure, ...]
     failures_omitted: int
 
@@ -251,6 +255,7 @@ def _answer(run: ev.RunEvidence, judgement: Judgement, marker: str | None) -> Lo
         exit=replace(build.exit_of(run, judgement), signal=signal),
         lines=tuple([QuotedLine(**line._asdict()) for line in judgement.lines]),
         reasons=tuple(reasons),
+        causes=limits.cap_value(judgement.causes),
         failures=tuple(failures),
         failures_omitted=max(0, len(judged) - shown) if shown else 0,
     )

@@ -72,7 +72,7 @@ _WORDS: Final = re.compile(
     rb"|flaky|xecutable|ERESOLVE|'resolved'|API Error"
     rb"|xec format|No rule to make|NotFound|npm ci|lockfile|over its|budget|dubious"
     rb"|shutdown signal|pull access|with arch|missing dependencies"
-    rb"|usage:|\.py [.FEsxXRup]|Z [0-9=_!+\[FIN.>\x1b]"
+    rb"|usage:|rootdir: |\.py [.FEsxXRup]|Z [0-9=_!+\[FIN.>\x1b]"
 )
 _COMMAND_FAILED: Final = re.compile(rb"exited with (?:code .?)?[1-9]|exit code [1-9]")
 _BYTE_ORDER_MARKS: Final = (

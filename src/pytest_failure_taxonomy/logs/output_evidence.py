@@ -7,8 +7,9 @@ progress are all there is if pytest died, or was told to print neither.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, cast
 
 from pytest_failure_taxonomy.logs.log_lines import Tail
@@ -17,7 +18,17 @@ from pytest_failure_taxonomy.logs.output_readers import (
     Noted,
     PytestOutput,
     pattern,
-    printed_exception,
+)
+from pytest_failure_taxonomy.logs.printed_exceptions import (
+    Surroundings,
+    describe,
+    describe_words,
+    location_of,
+    words_of_error,
+)
+from pytest_failure_taxonomy.logs.printed_tracebacks import (
+    PrintedException,
+    TracebackReader,
 )
 from pytest_failure_taxonomy.logs.program_output import ProgramOutput
 from pytest_failure_taxonomy.taxonomy import evidence as ev
@@ -36,6 +47,7 @@ _STOPPING: Final = ("stopping after ", "session-timeout:")
 _GATE: Final = ("the gate of bench ", "bench ")
 """How the reasons begin with which a bench sets it."""
 _COLLECT: Final = "collect"
+_INTERNAL: Final = "INTERNALERROR> "
 _KEYBOARD: Final = "KeyboardInterrupt"
 MAX_UNNAMED: Final = 100_000
 """Failures that are only counted; to judge as many takes a second."""
@@ -155,15 +167,20 @@ def _used_up(owner: str, seconds: float, nodeid: str | None) -> ev.TimeLimit:
 
 
 def _errors(out: PytestOutput, code: int | None) -> Iterator[ev.RunError]:
+    around = Surroundings(out.rootdir)
     for lines in out.internal:
-        # What was raised is the last line of the traceback that isn't indented.
-        words = [line.text.partition("> ")[2] for line in lines]
-        raised = filter(pattern("raised").match, reversed(words))
-        message = next(raised, words[-1])
-        yield ev.RunError(origin="internal", message=message, traceback=_text(lines))
+        chain = _chain_of(lines, _INTERNAL)
+        yield _run_error("internal", chain, around, _text(lines))
     if out.conftest is not None:
-        message = out.conftest.text or out.conftest.line.text
-        yield ev.RunError(origin="conftest", message=message)
+        chain = out.conftest_traceback.chain
+        if not around.rootdir:  # pytest has not come to print it
+            folder = out.conftest.text.rpartition("/")[0]
+            around = Surroundings(re.sub(r"(?:/tests?)+$", "", folder))
+        file = around.code_of(out.conftest.text).path
+        if chain[0].message:
+            yield _run_error("conftest", chain, around, loaded=file)
+        else:
+            yield ev.RunError(origin="conftest", message=out.conftest.line.text)
         return
     of_plugins = [error.text for error in out.errors if error.status == "plugin"]
     for message in of_plugins:
@@ -171,11 +188,8 @@ def _errors(out: PytestOutput, code: int | None) -> Iterator[ev.RunError]:
     if of_plugins:
         return
     if out.raw_error is not None and not _is_raw_interrupt(out):
-        yield ev.RunError(
-            origin="plugin",
-            message=out.raw_error.text,
-            traceback=_text(out.traceback),
-        )
+        chain = _chain_of(out.traceback)
+        yield _run_error("plugin", chain, around, _text(out.traceback))
     if code not in (4, None) or out.results:
         return
     # Other programs print `ERROR:`, too; exit code 4 says that it is pytest's.
@@ -188,6 +202,32 @@ def _errors(out: PytestOutput, code: int | None) -> Iterator[ev.RunError]:
         detail = out.usage_details[0].text if out.usage_details else ""
         message = last.text or detail or last.line.text
         yield ev.RunError(origin="usage", message=message)
+
+
+def _chain_of(
+    lines: Iterable[ev.OutputLine], prefix: str = ""
+) -> tuple[PrintedException, ...]:
+    """Return the exceptions of a traceback that Python has printed."""
+    reader = TracebackReader()
+    for line in lines:
+        reader.feed(line._replace(text=line.text.removeprefix(prefix)))
+    return reader.chain
+
+
+def _run_error(
+    origin: ev.ErrorOrigin,
+    chain: Sequence[PrintedException],
+    around: Surroundings,
+    traceback: str | None = None,
+    loaded: str = "",
+) -> ev.RunError:
+    """Return an error outside of the tests, in the words of the live run."""
+    return ev.RunError(
+        origin=origin,
+        message=words_of_error(chain, around, loaded),
+        traceback=traceback,
+        exception=describe(chain, around),
+    )
 
 
 def _text(lines: list[ev.OutputLine]) -> str:
@@ -321,7 +361,8 @@ def _named_failures(out: PytestOutput) -> list[ev.TestFailure]:
     if not out.has_summary:
         for (phase, _), remaining in blocks.items():
             if phase != _COLLECT:
-                failures += map(_of_block, reversed(remaining))
+                for block in reversed(remaining):
+                    failures.append(_of_block(block, out.rootdir))
     if not failures:
         failures += [_of_verbose(noted, out) for noted in out.verbose]
     if not out.has_summary and not out.blocks:
@@ -356,19 +397,20 @@ def _collection_failures(out: PytestOutput) -> tuple[ev.CollectionFailure, ...]:
     failures: dict[str, ev.CollectionFailure] = {}
     for block in out.blocks:
         if block.phase == _COLLECT:
-            raised = block.exception()
+            around = Surroundings(out.rootdir, block.name.partition("::")[0])
+            raised = describe(block.chain, around)
             failure = ev.CollectionFailure(
                 nodeid=block.name,
                 message=f"{raised.type}: {raised.message}" if raised else block.message,
                 exception=raised,
-                location=block.location,
+                location=location_of(block.chain, around),
             )
             failures.setdefault(block.name, failure)
     for noted in filter(_is_of_file, out.results):
         failure = ev.CollectionFailure(
             nodeid=noted.subject,
             message=noted.text,
-            exception=printed_exception(noted.text),
+            exception=describe_words(noted.text),
         )
         failures.setdefault(noted.subject, failure)
     unnamed = min(MAX_UNNAMED, out.collection_error_count) - len(failures)
@@ -389,7 +431,7 @@ def _of_result(
         if block is None:
             block = blocks.take("teardown", name)
             phase = "teardown" if block else "setup"
-        return _make_failure(nodeid, phase, noted.text, block)
+        return _make_failure(nodeid, phase, noted.text, block, out.rootdir)
     match = pattern("crashed").match(noted.text)
     worker = match[1] if match else ""
     for crash in reversed(out.lost.crashes):
@@ -399,7 +441,7 @@ def _of_result(
         blocks.take("call", nodeid)
         return _of_crash(worker, nodeid)
     block = blocks.take("call", name)
-    return _make_failure(nodeid, "call", noted.text, block)
+    return _make_failure(nodeid, "call", noted.text, block, out.rootdir)
 
 
 def _of_crash(worker: str, nodeid: str) -> ev.TestFailure:
@@ -425,39 +467,43 @@ def _name_in_title(noted: Noted) -> str:
 
 
 def _make_failure(
-    nodeid: str, phase: ev.Phase, message: str, block: Block | None
+    nodeid: str, phase: ev.Phase, message: str, block: Block | None, rootdir: str
 ) -> ev.TestFailure:
-    raised = block.exception() if block else printed_exception(message)
-    place = block.location if block else None
+    raised = place = None
+    if block is None:
+        raised = describe_words(message)
+    else:
+        around = Surroundings(
+            rootdir,
+            file=nodeid.partition("::")[0],
+            function=block.name.partition("[")[0],
+            is_setup_or_teardown=phase != "call",
+        )
+        raised = describe(block.chain, around)
+        place = location_of(block.chain, around)
+        message = block.message or message
     if message.startswith("[XPASS(strict)]"):
         raised = None
-    if raised and raised.type == "AssertionError" and block and place:
-        # The line tells assertions apart, whatever values they have compared.
-        origin = ev.OriginPlace(
-            path=place.path,
-            function=block.name.partition("[")[0],
-            text=block.marked_source.removeprefix(">").strip(),
-        )
-        raised = replace(raised, origin=origin)
     return ev.TestFailure(
         nodeid=nodeid,
         phase=phase,
-        message=(block.message if block else "") or message,
+        message=message,
         exception=raised,
         location=place,
     )
 
 
-def _of_block(block: Block) -> ev.TestFailure:
+def _of_block(block: Block, rootdir: str) -> ev.TestFailure:
     """Return the failure of a block without a line in a summary; its id is a guess."""
     if block.crash is not None:
         return _of_crash(*block.crash)
     nodeid = ""
-    if block.location is not None and block.location.path:
+    place = location_of(block.chain, Surroundings(rootdir))
+    if place is not None and place.path:
         name = block.name.replace(".", "::")
-        nodeid = f"{block.location.path}::{name}"
+        nodeid = f"{place.path}::{name}"
     phase = cast("ev.Phase", block.phase)
-    return _make_failure(nodeid, phase, block.message, block)
+    return _make_failure(nodeid, phase, block.message, block, rootdir)
 
 
 def _of_verbose(noted: Noted, out: PytestOutput) -> ev.TestFailure:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import builtins
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final
 
+from pytest_failure_taxonomy.logs.printed_tracebacks import (
+    MAX_MESSAGE_LINES,
+    PrintedException,
+    TracebackReader,
+)
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import (
-    Location,
     OutputLine,
-    RaisedException,
 )
-from pytest_failure_taxonomy.taxonomy.values import value
-
-MAX_MESSAGE_LINES: Final = 40
-_MESSAGE_INDENT: Final = "E   "
-_NATIVE_START: Final = "Traceback (most recent call last):"
-_ENDINGS: Final = ("Error", "Exception", "Warning", "Exit", "Interrupt", "Failed")
-"""How the names of exceptions end."""
-_PLUGIN_FRAME: Final = 'pytest_timeout.py", line '
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 
 _Find = Callable[[str], re.Match[str] | None]
@@ -59,104 +54,45 @@ class Block:
         if match := pattern("phase_title").match(title):
             self.phase = packaged_table("output")["phases"][match[1]]
             self.name = match[2]
-        self.location: Location | None = None
-        self.marked_source = ""
         self.plain: list[str] = []
-        """Lines between the title and a traceback, such as `[XPASS(strict)] why`."""
-        self._located_type = ""
-        self._messages: list[str] = []
-        self._message_line: OutputLine | None = None
-        self._was_message = False
-        self._is_captured = False
-        self._is_native = False
-        """The traceback is in Python's own style (`--tb=native`)."""
-        self._is_of_plugin = False
-        """Such a traceback goes through pytest-timeout."""
-
-    @property
-    def decisive(self) -> OutputLine:
-        """The line to quote: the first of the message, else the title."""
-        return self._message_line or self.line
-
-    @property
-    def message(self) -> str:
-        """The exception as pytest printed it, without the indentation of the source that raised."""
-        lines = self._messages
-        if not lines:
-            return self.plain[0] if self.plain else ""
-        if not self._is_native:
-            first = lines[0]
-            blanks = first[: len(first) - len(first.lstrip(" "))]
-            lines = [line.removeprefix(blanks) for line in lines]
-        return "\n".join(lines)
+        """Lines that are of no traceback, such as `[XPASS(strict)] why`."""
+        self._traceback = TracebackReader()
+        self._captured_stream = ""
+        self.captured: dict[str, list[str]] = {}
+        """The last lines of what was captured, by stream."""
 
     def add(self, line: OutputLine) -> None:
         """Read the next line of the block."""
         text = line.text
         is_title = text.startswith("-") and text.endswith("-")
-        if is_title and " Captured " in text:
-            self._is_captured = True
-        if self._is_captured:  # the test's own output may look like anything
-            return
-        if text.startswith(_NATIVE_START) and not (self._messages or self.plain):
-            self._is_native = True
-        if self._is_native:
-            self._add_native(line)
-            return
-        is_message = text.startswith(_MESSAGE_INDENT) or text == "E"
-        if is_message:
-            self._add_message(line, text[len(_MESSAGE_INDENT) :])
-        elif text.startswith(">"):
-            self.marked_source = text
-        elif match := pattern("location").match(text):
-            path, number, self._located_type = match.groups()
-            self.location = Location(path=path, line=int(number))
-        elif text.strip() and not text.startswith("[gw"):
-            self._add_plain(text)
-        self._was_message = is_message
+        if is_title and (match := pattern("captured").match(text)):
+            self._captured_stream = match["stream"]
+            self.captured[self._captured_stream] = []
+        elif self._captured_stream:  # the test's own output may look like anything
+            kept = self.captured[self._captured_stream]
+            kept.append(text)
+            del kept[:-MAX_MESSAGE_LINES]
+        elif not self._traceback.feed(line) and not text.startswith("[gw"):
+            if len(self.plain) < MAX_MESSAGE_LINES:
+                self.plain.append(text)
 
-    def _add_plain(self, text: str) -> None:
-        if len(self.plain) < MAX_MESSAGE_LINES:
-            self.plain.append(text)
-            if "fail(" in text and not self.marked_source:
-                self.marked_source = text
+    @property
+    def chain(self) -> tuple[PrintedException, ...]:
+        """What was raised, the exception itself first; pytest's words where that is all."""
+        first, *others = self._traceback.chain
+        if not first.message and self.plain:
+            first = replace(first, message="\n".join(self.plain).strip())
+        return (first, *others)
 
-    def _add_message(self, line: OutputLine, text: str) -> None:
-        # Of a chain of exceptions the last one counts; of a syntax error, what follows
-        # its source.
-        first = self._messages[0].lstrip() if self._messages else ""
-        is_after_source = first.startswith('File "') and not text.startswith(" ")
-        if is_after_source or not self._was_message:
-            self._messages = []
-            self._message_line = line
-            self._located_type = ""
-        if len(self._messages) < MAX_MESSAGE_LINES:
-            self._messages.append(text)
+    @property
+    def decisive(self) -> OutputLine:
+        """The line to quote: the first of the message, else the title."""
+        return self.chain[0].line or self.line
 
-    def _add_native(self, line: OutputLine) -> None:
-        text = line.text
-        if text.startswith(_NATIVE_START):
-            # Of a chain of exceptions the last one counts.
-            self._messages = []
-            self._message_line = None
-            self._is_of_plugin = False
-        elif self._message_line is None and text.startswith("  "):
-            self._is_of_plugin = self._is_of_plugin or _PLUGIN_FRAME in text
-        elif len(self._messages) < MAX_MESSAGE_LINES:
-            self._message_line = self._message_line or line
-            self._messages.append(text)
-
-    def exception(self) -> RaisedException | None:
-        """Return what was raised, if the block says so."""
-        if not self._messages:
-            return None
-        if self._is_native:
-            return printed_exception(self.message, is_own_words=not self._is_of_plugin)
-        return printed_exception(
-            self.message,
-            located=self._located_type,
-            is_own_words="fail(" in self.marked_source,
-        )
+    @property
+    def message(self) -> str:
+        """The exception as pytest printed it, or else the words in its place."""
+        return self.chain[0].message
 
     @property
     def crash(self) -> tuple[str, str] | None:
@@ -165,46 +101,6 @@ class Block:
             if match := pattern("crashed").match(text):
                 return match[1], match[2]
         return None
-
-
-def printed_exception(
-    message: str, *, located: str = "", is_own_words: bool = False
-) -> RaisedException | None:
-    """Return the exception of a message that pytest printed.
-
-    Args:
-        message: `Type: words`, or only the words of a rewritten assertion.
-        located: The type that pytest printed after the failing location.
-        is_own_words: The test itself called `pytest.fail`.
-    """
-    name, words = located, message
-    if message.startswith("assert "):
-        name = "AssertionError"
-    if match := pattern("raised").match(message.partition("\n")[0]):
-        word = match[1]
-        last = word.rpartition(".")[2]
-        # A word before a colon need be no exception.
-        is_exception = last[:1].isupper() and last.endswith(_ENDINGS)
-        if is_exception or word == located:
-            name = word
-            words = message.removeprefix(word).removeprefix(": ")
-    if not name:
-        return None
-    module, _, last = name.rpartition(".")
-    raised_in = ""
-    if last == "Failed":
-        module = "_pytest.outcomes"
-        is_timeout = pattern("plugin_timeout").match(words) is not None
-        if is_timeout and not is_own_words:
-            raised_in = "pytest_timeout"
-    elif not module and hasattr(builtins, last):
-        module = "builtins"
-    return RaisedException(
-        type=last,
-        module=module,
-        message=words,
-        raised_in=raised_in,
-    )
 
 
 MAX_NOTED: Final = 1_000
@@ -321,6 +217,9 @@ class PytestOutput:
         self.errors: list[Noted] = []
         self.usage_details: list[Noted] = []
         self.conftest: Noted | None = None
+        """The text is the path of the file."""
+        self.conftest_traceback = TracebackReader()
+        self._in_conftest = False
         self.lost = LostWorkers()
         self.too_many_warnings: Noted | None = None
         self.killed_by_plugin: Noted | None = None
@@ -352,11 +251,14 @@ class PytestOutput:
             note(self.results, line, message or "", subject=nodeid, status=outcome)
         elif self._in_traceback:
             self._feed_traceback(line)
-        elif self.conftest is not None and text.startswith("E   "):
-            self.conftest = Noted(line=line, text=text[4:])
+        elif self._in_conftest and self.conftest_traceback.feed(line):
+            pass
         else:
+            self._in_conftest = False
             self._feed_wording(line)
-        self.wants_all = self._section in _WITH_BLOCKS or self._in_traceback
+        self.wants_all = (
+            self._section in _WITH_BLOCKS or self._in_traceback or self._in_conftest
+        )
 
     # Titles and sections.
 
@@ -424,7 +326,9 @@ class PytestOutput:
         title = text.strip("_").strip()
         if title and text.startswith("_") and text.endswith("_"):
             if not title.replace("_", "").strip():
-                return  # a separator within one traceback
+                if self._block is not None:  # a separator within one traceback
+                    self._block.add(line)
+                return
             self._block = Block(title, line)
             if len(self.blocks) < MAX_NOTED:
                 self.blocks.append(self._block)
@@ -492,7 +396,9 @@ class PytestOutput:
             note(self.errors, line, found[1], status="plugin")
         else:
             self.is_seen = True
-            self.conftest = Noted(line=line)
+            self.conftest = Noted(line=line, text=found[1])
+            self.conftest_traceback = TracebackReader()
+            self._in_conftest = True
 
     def _note_figure(self, name: str, line: OutputLine, found: re.Match[str]) -> None:
         """Note how many tests were collected, a time limit, or how something ended."""

@@ -347,7 +347,7 @@ def take_files(project: Path) -> dict[str, tuple[int, int]]:
     return sizes_and_times
 
 
-_NO_FOLDERS: Final = own_files.NOT_SOURCES | {"__pycache__", "node_modules"}
+_NO_FOLDERS: Final = NOT_SOURCES | {"__pycache__", "node_modules"}
 
 
 def _names_of_both(
@@ -415,7 +415,7 @@ def _is_of_runner(module: str) -> bool:
     package = module.partition(".")[0]
     # Hypothesis notes how long the garbage collector takes.
     is_plugin = package == "hypothesis" or module.startswith("pytest_")
-    return is_plugin or package in tracebacks.RUNNERS
+    return is_plugin or package in RUNNERS
 
 
 def _is_class_of(module: str, member: Any) -> bool:

@@ -11,13 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from pytest_failure_taxonomy.taxonomy.code_owners import LIBRARIES, NOT_SOURCES
 from pytest_failure_taxonomy.taxonomy.evidence import Location
 
-LIBRARIES: Final = frozenset({"site-packages", "dist-packages"})
-NOT_SOURCES: Final = frozenset(
-    {".venv", "venv", ".tox", ".nox", ".eggs", "build", "__pypackages__"}
-)
-"""First folders below the root directory that hold copies and installations."""
 STANDARD_LIBRARY: Final = os.path.join(os.path.dirname(os.__file__), "")
 _NOT_THE_USERS: Final = (
     f"{os.sep}_pytest{os.sep}",

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Final
 
 from pytest_failure_taxonomy.taxonomy import evidence, judgement, packaged_table
+from pytest_failure_taxonomy.taxonomy.code_owners import TEST_FOLDERS
 from pytest_failure_taxonomy.taxonomy.order import digest_of
 from pytest_failure_taxonomy.taxonomy.words import (
     FIXTURE_ERROR,
@@ -164,7 +165,6 @@ _DOCTESTS: Final = frozenset(
     {"DocTestFailure", "MultipleDoctestFailures", "UnexpectedException"}
 )
 """Raised by the runner of doctests, with no frame of the example."""
-_TEST_FOLDERS: Final = frozenset({"test", "tests", "testing"})
 _TIMEOUT: Final = "test.timeout"
 
 
@@ -262,7 +262,7 @@ def is_test_code(path: str) -> bool:
         name.startswith("test_")
         or name.endswith("_test.py")
         or name == "conftest.py"
-        or not _TEST_FOLDERS.isdisjoint(folders)
+        or not TEST_FOLDERS.isdisjoint(folders)
     )
 
 

@@ -1,0 +1,501 @@
+"""Describe the exceptions that a printed traceback shows as the live run describes them.
+
+The text has less: no base classes, no fields, no qualified names. What it does have leads
+to the same values, so that the same rows of the tables know a failure.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Final, NamedTuple
+
+from pytest_failure_taxonomy.logs.printed_tracebacks import (
+    PrintedException,
+    PrintedFrame,
+)
+from pytest_failure_taxonomy.taxonomy import evidence as ev
+from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.code_owners import (
+    LIBRARIES,
+    NOT_SOURCES,
+    RUNNERS,
+    TEST_FILES,
+    TEST_FOLDERS,
+)
+from pytest_failure_taxonomy.taxonomy.judgement import CodeOwner
+from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.text import with_place
+
+_STANDARD_LIBRARY: Final = re.compile(
+    r"(?:.*/)?(?:lib(?:64)?/(?:python|pypy)3\.\d+t?|Python3\d+/Lib)/(?P<below>.+)"
+)
+_RAISE: Final = re.compile(r"(?:.*[:;] ?)?raise\b")
+PYTESTS_FAILED: Final = "builtins.Failed"
+"""The class says of itself that it is from there."""
+_SYNTAX_ERRORS: Final = frozenset(
+    {"builtins.SyntaxError", "builtins.IndentationError", "builtins.TabError"}
+)
+_HIDDEN_SOURCE: Final = "???"
+"""What pytest prints for a statement that it can't read."""
+_ENDINGS: Final = (
+    *("Error", "Exception", "Warning", "Exit", "Interrupt"),
+    *("Failed", "Timeout", "Group"),
+)
+"""How the names of exceptions end."""
+_NAME: Final = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_<>]\w*>?)*)(?:: ?|$)")
+_OWN_TIMEOUT: Final = "pytest_timeout"
+_RELAYS: Final = frozenset({"_multicall", "get_result"})
+_CLASSIC_SETUP: Final = re.compile(
+    r"(?:setup|teardown)(?:_\w+)?$|(?:async)?(?:set|tear)(?:Up|Down)\w*$", re.IGNORECASE
+)
+_DEBUGGERS: Final = frozenset({"bdb", "pdb"})
+_MAX_FACT: Final = 1_000
+
+
+class Code(NamedTuple):
+    """Whose code a file is, as far as its path tells."""
+
+    owner: CodeOwner
+    module: str
+    path: str
+    """Relative to the root directory, or to the folder that it was installed in."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the user's."""
+        return self.owner in ("test", "conftest", "project")
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether its code can be what raised: neither the standard library's nor pytest's."""
+        return self.owner not in ("python", "pytest")
+
+
+class Surroundings(NamedTuple):
+    """What an exception is described with besides its traceback."""
+
+    rootdir: str
+    """Empty where it is not known."""
+    file: str = ""
+    """The file of the test, or the one that was collected."""
+    function: str = ""
+    """The qualified name of the test's function; tracebacks show the bare one."""
+    is_setup_or_teardown: bool = False
+
+    def code_of(self, path: str) -> Code:
+        """Tell whose code a file is."""
+        path = path.replace("\\", "/")
+        if path.startswith("<"):
+            module = path.strip("<>").removeprefix("frozen ")
+            return Code("python", module, path)
+        root = f"{self.rootdir}/" if self.rootdir else ""
+        shown = path.removeprefix(root) if root else path
+        parts = shown.split("/")
+        for depth in range(len(parts) - 1, 0, -1):
+            if parts[depth - 1] in LIBRARIES:
+                return _installed("/".join(parts[depth:]))
+        if found := _STANDARD_LIBRARY.fullmatch(path):
+            return Code("python", _module_at(found["below"]), found["below"])
+        if parts[0] in NOT_SOURCES and len(parts) > 1:
+            return _installed("/".join(parts[1:]))
+        return Code(self._owner_of_users(shown), _module_at(shown), shown)
+
+    def name_of(self, frame: PrintedFrame, code: Code) -> str:
+        """Return the name of a frame's function, qualified where that is known."""
+        is_test = code.path == self.file and frame.function
+        if is_test and frame.function == self.function.rpartition(".")[2]:
+            return self.function
+        return frame.function
+
+    def _owner_of_users(self, path: str) -> CodeOwner:
+        *folders, name = path.split("/")
+        if name == "conftest.py":
+            return "conftest"
+        is_of_tests = "tests" in folders or not TEST_FOLDERS.isdisjoint(folders[:1])
+        if path == self.file or is_of_tests:
+            return "test"
+        is_test = any(fnmatchcase(name, pattern) for pattern in TEST_FILES)
+        return "test" if is_test else "project"
+
+
+def _installed(path: str) -> Code:
+    module = _module_at(path)
+    package = module.partition(".")[0]
+    owner: CodeOwner = "dependency"
+    if package in RUNNERS:
+        owner = "pytest"
+    elif package.startswith("pytest_"):
+        owner = "plugin"
+    return Code(owner, module, path)
+
+
+def _module_at(path: str) -> str:
+    stem = path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
+    return stem.lstrip("./").replace("/", ".")
+
+
+class _Traceback:
+    """The frames of one exception, and whose code they are."""
+
+    def __init__(self, printed: PrintedException, around: Surroundings) -> None:
+        self.codes = [around.code_of(frame.path) for frame in printed.frames]
+        self.frames = [
+            replace(frame, function=around.name_of(frame, code))
+            for frame, code in zip(printed.frames, self.codes, strict=True)
+        ]
+
+    def __bool__(self) -> bool:
+        return bool(self.frames)
+
+    def _reversed(self) -> Iterator[tuple[PrintedFrame, Code]]:
+        return zip(reversed(self.frames), reversed(self.codes), strict=True)
+
+    @property
+    def own(self) -> tuple[PrintedFrame, Code] | None:
+        """The innermost frame of the user's; a hook that only passes an exception on is none."""
+        passed_on = False
+        for frame, code in self._reversed():
+            if code.is_own and not passed_on:
+                return frame, code
+            passed_on = frame.function in _RELAYS and code.module.startswith("pluggy")
+        return None
+
+    @property
+    def location(self) -> ev.Location | None:
+        """The innermost place in the user's code, or else outside of pytest."""
+        own = self.own
+        if own is None:
+            others = (
+                pair for pair in self._reversed() if pair[1].is_asked
+            )
+            own = next(others, None) or next(self._reversed(), None)
+        return own and ev.Location(path=own[1].path, line=own[0].line or None)
+
+    @property
+    def origin(self) -> ev.OriginPlace | None:
+        """The place that a fingerprint is made of."""
+        own = self.own
+        if own is None:
+            foreign = [pair for pair in self._reversed() if pair[1].owner != "pytest"]
+            innermost = next(iter(foreign), None) or next(self._reversed(), None)
+            if innermost is None:
+                return None
+            frame, code = innermost
+            return ev.OriginPlace(path=code.path, function=frame.function)
+        frame, code = own
+        entry = ""
+        for first, code_of_first in zip(self.frames, self.codes, strict=True):
+            if code_of_first.is_own:
+                entry = f"{code_of_first.path}: {first.function}"
+                break
+        place = ev.OriginPlace(
+            path=code.path,
+            function=frame.function,
+            text=frame.statement,
+            entry="" if entry == f"{code.path}: {frame.function}" else entry,
+        )
+        return place
+
+    @property
+    def raising(self) -> ev.RaisingFrame | None:
+        """The innermost frame that is neither the standard library's nor pytest's."""
+        asked = (pair for pair in self._reversed() if pair[1].is_asked)
+        innermost = next(asked, None) or next(self._reversed(), None)
+        if innermost is None:
+            return None
+        frame, code = innermost
+        return ev.RaisingFrame(
+            owner=code.owner,
+            package=None,
+            module=code.module,
+            function=frame.function,
+            path=code.path,
+            line=frame.line or None,
+        )
+
+    @property
+    def raiser(self) -> str | None:
+        """As of `RaisedException`."""
+        innermost = next(self._reversed(), None)
+        if innermost is None:
+            return None
+        frame, code = innermost
+        if code.owner == "python" and not code.module.startswith("unittest.mock"):
+            return ""
+        if not frame.statement or frame.statement == _HIDDEN_SOURCE:
+            return None
+        return code.module if _RAISE.match(frame.statement) else ""
+
+    @property
+    def raising_function(self) -> str:
+        """As of `RaisedException`."""
+        innermost = next(self._reversed(), None)
+        if innermost is None or innermost[1].is_own:
+            return ""
+        return f"{innermost[1].module}.{innermost[0].function}"
+
+    def facts(self) -> Iterator[ev.Fact]:
+        """Yield what the frames of libraries were called with, as far as it counts."""
+        found: dict[str, str] = {}
+        for frame, code in self._reversed():
+            if code.is_own:
+                break
+            if code.module in _DEBUGGERS:
+                own = self.own
+                if own is not None:
+                    found["breakpoint"] = f"{own[1].path}:{own[0].line}"
+                break
+            variables = _variables_of(code.module, frame.function)
+            if variables:
+                found["raised_by"] = code.module
+            for name, path in variables.items():
+                if text := _argument(frame.arguments, path):
+                    found[name] = text
+        for name, text in found.items():
+            yield ev.Fact(name=name, text=text)
+
+
+@cache
+def _tables_of_variables() -> dict[tuple[str, str], dict[str, str]]:
+    """Return which variables of a library's functions are facts, by module and bare name."""
+    tables = {}
+    for dotted, variables in packaged_table("facts")["frames"].items():
+        *modules, function = dotted.split(".")
+        if modules[-1].lstrip("_")[:1].isupper():
+            modules.pop()  # the class of a method
+        tables[".".join(modules), function] = variables
+    return tables
+
+
+def _variables_of(module: str, function: str) -> dict[str, str]:
+    return _tables_of_variables().get((module, function), {})
+
+
+def _argument(arguments: str, path: str) -> str:
+    """Return the value of an argument, or of one item of it; empty where it isn't plain."""
+    name, _, index = path.partition(".")
+    shown = re.search(rf"(?m)(?:^|, ){re.escape(name)} = ", arguments)
+    if shown is None or (index and not index.isdecimal()):
+        return ""
+    value = _leading_literal(arguments[shown.end() :])
+    if index and isinstance(value, tuple | list) and int(index) < len(value):
+        value = value[int(index)]
+    elif index:
+        return ""
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        return str(value)[:_MAX_FACT]
+    return ""
+
+
+def _leading_literal(text: str) -> object:
+    """Return the value of the literal at the beginning of a text; `None` for none."""
+    line = text.partition("\n")[0][:_MAX_FACT]
+    for end in (len(line), *(cut.start() for cut in re.finditer(", [A-Za-z_]\\w* = ", line))):
+        try:
+            return ast.literal_eval(line[:end])
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+    return None
+
+
+def describe(
+    chain: Sequence[PrintedException], around: Surroundings
+) -> ev.RaisedException | None:
+    """Return the exception of a printed chain; `None` where none was printed.
+
+    Args:
+        chain: the exception itself first.
+        around: what else is known of the failure.
+    """
+    first, *others = chain
+    traceback = _Traceback(first, around)
+    name, words = type_and_words(first.message, first.located_type)
+    raised_in = _raised_in(traceback, name, words)
+    if (own := _in_pytests_words(words)) and name in ("", PYTESTS_FAILED):
+        name, raised_in = own
+    if not name:
+        return None
+    if name in _SYNTAX_ERRORS and first.frames:
+        place = first.frames[-1]
+        words += f" ({place.path.rpartition('/')[2]}, line {place.line})"
+    module, _, last = name.rpartition(".")
+    links = tuple(
+        link for other in others if (link := _linked(other, around)) is not None
+    )
+    raised = ev.RaisedException(
+        type=last,
+        module=module,
+        message=words,
+        bases=bases_of(name),
+        raised_in=raised_in,
+        origin=traceback.origin,
+        frame=traceback.raising,
+        facts=(*traceback.facts(), *_facts_of_words(name, words, traceback)),
+        chain=links,
+        raiser=traceback.raiser,
+        raising_function=traceback.raising_function,
+    )
+    if around.is_setup_or_teardown:
+        return _with_fixture(raised, traceback)
+    return raised
+
+
+def describe_words(message: str) -> ev.RaisedException | None:
+    """Return the exception of a message without a traceback; `None` where it names none."""
+    alone = PrintedException(message=message, line=None, located_type="", frames=())
+    return describe((alone,), Surroundings(""))
+
+
+def _linked(
+    printed: PrintedException, around: Surroundings
+) -> ev.LinkedException | None:
+    name, words = type_and_words(printed.message, printed.located_type)
+    if not name:
+        return None
+    traceback = _Traceback(printed, around)
+    return ev.LinkedException(
+        bases=bases_of(name),
+        message=words,
+        is_cause=printed.is_cause,
+        facts=(*traceback.facts(), *_facts_of_words(name, words, traceback)),
+        raiser=traceback.raiser,
+    )
+
+
+def type_and_words(message: str, located: str = "") -> tuple[str, str]:
+    """Return the dotted name of a printed exception's class, and its words.
+
+    Args:
+        message: `Type: words`, or only the words of a rewritten assertion.
+        located: the name of the type that pytest printed behind the failing place.
+    """
+    name = located
+    words = message
+    if message.startswith("assert "):
+        name = "AssertionError"
+    first_line = message.partition("\n")[0]
+    if match := _NAME.match(first_line):
+        printed = match[1]
+        last = printed.rpartition(".")[2]
+        # A word before a colon need be no exception.
+        is_exception = last[:1].isupper() and last.endswith(_ENDINGS)
+        if is_exception or (located and last == located.rpartition(".")[2]):
+            name = printed
+            words = message[match.end() :]
+    if name and "." not in name:
+        if name == "Failed":
+            name = PYTESTS_FAILED
+        elif hasattr(builtins, name):
+            name = f"builtins.{name}"
+    return name, words
+
+
+def _in_pytests_words(words: str) -> tuple[str, str] | None:
+    """Return the class of what pytest says without naming it, and the module that raised it."""
+    for row in packaged_table("output")["own_words"]:
+        if re.match(row["pattern"], words):
+            return row["type"], row.get("raised_in", "")
+    return None
+
+
+@cache
+def bases_of(name: str) -> tuple[str, ...]:
+    """Return the dotted names of a class and its bases; it alone where they are not known."""
+    module, _, last = name.rpartition(".")
+    own = getattr(builtins, last, None)
+    if module == "builtins" and isinstance(own, type):
+        return tuple(f"builtins.{base.__name__}" for base in own.__mro__[:-1])
+    known: list[str] = packaged_table("bases")["bases"].get(name, [])
+    names = dict.fromkeys([name])
+    for base in known:
+        names |= dict.fromkeys(bases_of(base))
+    return tuple(names) if known else ()
+
+
+def _raised_in(traceback: _Traceback, name: str, words: str) -> str:
+    """Return the module that called `pytest.fail`."""
+    if name != PYTESTS_FAILED:
+        return ""
+    last = traceback.frames[-1] if traceback else None
+    is_own_call = last is not None and "fail(" in last.statement
+    if not is_own_call and re.match(packaged_table("output")["patterns"]["plugin_timeout"], words):
+        return _OWN_TIMEOUT
+    return traceback.codes[-1].module if traceback else ""
+
+
+def _facts_of_words(
+    name: str, words: str, traceback: _Traceback
+) -> Iterator[ev.Fact]:
+    """Yield what the live run reads from an exception's fields, where its words have it."""
+    if "builtins.Warning" in bases_of(name) and traceback:
+        frame = traceback.raising
+        if frame is not None and frame.owner != "pytest":
+            yield ev.Fact(name="place", text=f"{frame.path}:{frame.line}")
+
+
+def _with_fixture(
+    raised: ev.RaisedException, traceback: _Traceback
+) -> ev.RaisedException:
+    """Add the fixture in whose setup or teardown the exception was raised."""
+    for frame, code in zip(traceback.frames, traceback.codes, strict=True):
+        if code.owner in ("pytest", "python"):
+            continue
+        is_named = frame.is_fixture or not frame.first_line
+        if not is_named or not frame.function or _CLASSIC_SETUP.match(frame.function):
+            return raised
+        place = None
+        if code.is_own and frame.first_line:
+            place = ev.Location(path=code.path, line=frame.first_line)
+        return replace(raised, fixture=frame.function, fixture_place=place)
+    return raised
+
+
+def location_of(
+    chain: Sequence[PrintedException], around: Surroundings
+) -> ev.Location | None:
+    """Return the innermost line of the user's that a traceback shows, or else its last place."""
+    return _Traceback(chain[0], around).location
+
+
+def words_of_error(chain: Sequence[PrintedException], around: Surroundings, loaded: str = "") -> str:
+    """Return type and message of an error outside of the tests, and the place in the user's code.
+
+    Args:
+        chain: the exception itself first.
+        around: what else is known.
+        loaded: the file that was being loaded.
+    """
+    first = chain[0]
+    traceback = _Traceback(first, around)
+    words = first.message.strip()
+    own = traceback.own
+    hook = None if loaded else _hook_in(traceback)
+    if hook is not None and hook[1].is_own:
+        frame, code = own or hook
+        return with_place(
+            words, code.path, frame.line, hook[1].path, within=hook[0].function
+        )
+    if hook is not None and own is None:
+        plugin = hook[1].module.partition(".")[0].replace("_", "-")
+        kind, colon, message = words.partition(": ")
+        raised = f"{kind} raised by {plugin} in {hook[0].function}"
+        return with_place(f"{raised}{colon}{message}", hook[1].path, hook[0].line)
+    if own is not None:
+        return with_place(words, own[1].path, own[0].line, loaded)
+    return f"{words} (from {loaded})" if loaded else words
+
+
+def _hook_in(traceback: _Traceback) -> tuple[PrintedFrame, Code] | None:
+    """Return the innermost hook implementation, unless it is pytest's."""
+    found = None
+    called_by_pluggy = False
+    for frame, code in zip(traceback.frames, traceback.codes, strict=True):
+        if called_by_pluggy and frame.function.startswith("pytest_"):
+            found = frame, code
+        called_by_pluggy = code.module.startswith("pluggy")
+    return found if found is not None and found[1].is_asked else None

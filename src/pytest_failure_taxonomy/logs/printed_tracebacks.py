@@ -1,0 +1,306 @@
+"""Read the tracebacks that pytest and Python print.
+
+pytest has three styles, which stand beside each other in one traceback:
+
+    long    the function's source, `>` before the line that failed, then `path:line: Type`
+    short   `path:line: in function`, then the statement
+    native  as Python prints it: `File "path", line N, in function`, then the statement
+
+What is read here is what the text says. Whose code it is, `printed_exceptions` tells.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pytest_failure_taxonomy.taxonomy.evidence import OutputLine
+from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.text import join_statement
+
+MAX_MESSAGE_LINES: Final = 40
+MAX_OUTER_FRAMES: Final = 20
+"""Frames that are kept of the outer end of a traceback."""
+MAX_INNER_FRAMES: Final = 40
+"""Frames that are kept of its inner end, which says more."""
+MAX_EXCEPTIONS: Final = 20
+"""Exceptions of one chain that are kept, the last ones."""
+_MAX_ARGUMENT_LINES: Final = 20
+_MAX_SOURCE_LINES: Final = 10
+"""Lines that a statement is looked for in."""
+
+_MESSAGE: Final = re.compile(r"E(?:   (?P<words>.*))?$")
+_CAUSE: Final = "The above exception was the direct cause of the following exception:"
+_CONTEXT: Final = "During handling of the above exception, another exception occurred:"
+_NATIVE: Final = "Traceback (most recent call last):"
+_GROUP: Final = "+ Exception Group Traceback (most recent call last):"
+_MEMBER: Final = re.compile(r"\s*(?:\| )*\+(?:-\+)?-+ \d+ -+$")
+"""What stands before a member of an exception group."""
+_MARGIN: Final = re.compile(r"\s*(?:[|+] )*[|+] ?(?:-+$)?")
+"""What stands before the lines of an exception group."""
+_LOCATION: Final = re.compile(
+    r"(?P<path>\S.{0,999}?):(?P<line>\d{1,9}):"
+    r"(?: in (?P<function>[\w.<>]+)| (?P<type>[A-Za-z_][\w.]*)| ?)$"
+)
+_DEFINED: Final = re.compile(r"file (?P<path>.{1,1000}), line (?P<line>\d{1,9})$")
+"""Where a function is defined that asks for a fixture which does not exist."""
+_NATIVE_FRAME: Final = re.compile(
+    r' *File "(?P<path>[^"]{1,1000})", line (?P<line>\d{1,9})(?:, in (?P<function>.+))?$'
+)
+_SEPARATOR: Final = re.compile(r"_(?: _)+ ?_?$")
+_DEFINITION: Final = re.compile(r"[> ]   \s*(?:async )?def (?P<name>\w+)\(")
+_FIXTURE: Final = re.compile(r"[> ]   \s*@[\w.]*fixture\b")
+_ARGUMENT: Final = re.compile(r"[A-Za-z_]\w* = ")
+_CARETS: Final = re.compile(r"\s*[~^]+\s*$")
+
+
+@value
+class PrintedFrame:
+    """One entry of a traceback."""
+
+    path: str
+    line: int
+    function: str
+    """Its bare name; empty where the text doesn't say it."""
+    statement: str
+    """On one line; empty where the text doesn't have it."""
+    first_line: int | None = None
+    """Where the definition of the function begins, its decorators included."""
+    is_fixture: bool = False
+    """The function is decorated as a fixture."""
+    arguments: str = ""
+    """What the function was called with: `name = value` on lines of their own."""
+
+
+@value
+class PrintedException:
+    """One exception of a chain."""
+
+    message: str
+    """As it was printed: mostly `Type: words`; empty where nothing was."""
+    line: OutputLine | None
+    """The first line of the message."""
+    located_type: str
+    """The name that stands behind the place where it was raised; empty for none."""
+    frames: tuple[PrintedFrame, ...]
+    """The outermost first; the middle of a long traceback is left out."""
+    is_cause: bool = False
+    """The next exception was raised `from` it."""
+    is_native: bool = False
+    """It was printed in Python's own style."""
+
+
+class TracebackReader:
+    """Read the lines of one failure, without its title, one by one."""
+
+    def __init__(self) -> None:
+        self._earlier: list[PrintedException] = []
+        """What was raised before, the first one first."""
+        self._group: PrintedException | None = None
+        self._members: list[PrintedException] = []
+        self._begin()
+
+    def _begin(self, *, is_native: bool = False) -> None:
+        """Begin with the next exception."""
+        self._outer: list[PrintedFrame] = []
+        self._inner: list[PrintedFrame] = []
+        self._messages: list[str] = []
+        self._message_line: OutputLine | None = None
+        self._was_message = False
+        self._located_type = ""
+        self._is_native = is_native
+        self._open: PrintedFrame | None = None
+        """A frame whose statement is still to come."""
+        self._begin_function()
+
+    def _begin_function(self) -> None:
+        """Begin with the next entry in the long style."""
+        self._function = ""
+        self._is_fixture = False
+        self._arguments: list[str] = []
+        self._sources = 0
+        """Lines of the function's source so far."""
+        self._before = 0
+        """The same before the line that failed."""
+        self._statement: list[str] = []
+
+    def feed(self, line: OutputLine) -> bool:
+        """Read a line; return whether it can be part of a traceback."""
+        text = line.text.rstrip()
+        if text in (_CAUSE, _CONTEXT):
+            self._earlier.append(self._finish(is_cause=text == _CAUSE))
+            del self._earlier[:-MAX_EXCEPTIONS]
+            self._begin()
+        elif text.lstrip() == _GROUP:
+            self._group = None
+            self._members = []
+            self._begin(is_native=True)
+        elif self._is_native and _MEMBER.match(text):
+            self._begin_member()
+        elif self._is_native:
+            self._feed_native(line, text)
+        elif text.startswith(_NATIVE):
+            # Of several tracebacks that nothing links the last one counts.
+            self._begin(is_native=True)
+        elif message := _MESSAGE.match(text):
+            self._feed_message(line, message["words"] or "")
+        else:
+            self._was_message = False
+            return self._feed_entry(text)
+        return True
+
+    @property
+    def chain(self) -> tuple[PrintedException, ...]:
+        """The exception itself first; then a group's members; then what was raised before it."""
+        last = self._finish()
+        if self._group is None:
+            return (last, *reversed(self._earlier))
+        return (self._group, *self._members, last, *reversed(self._earlier))
+
+    def _finish(self, *, is_cause: bool = False) -> PrintedException:
+        self._close_frame()
+        lines = self._messages
+        if lines and not self._is_native:
+            first = lines[0]
+            blanks = first[: len(first) - len(first.lstrip(" "))]
+            lines = [line.removeprefix(blanks) for line in lines]
+        return PrintedException(
+            message="\n".join(lines).rstrip(),
+            line=self._message_line,
+            located_type=self._located_type,
+            frames=(*self._outer, *self._inner),
+            is_cause=is_cause,
+            is_native=self._is_native,
+        )
+
+    def _begin_member(self) -> None:
+        ended = self._finish()
+        if self._group is None:
+            self._group = ended
+        elif len(self._members) < MAX_EXCEPTIONS:
+            self._members.append(ended)
+        self._begin(is_native=True)
+
+    # The styles of pytest.
+
+    def _feed_message(self, line: OutputLine, words: str) -> None:
+        self._close_frame()
+        # Of a syntax error, what follows its source counts.
+        first = self._messages[0].lstrip() if self._messages else ""
+        is_after_source = first.startswith('File "') and not words.startswith("  ")
+        if is_after_source and (match := _NATIVE_FRAME.match(first)):
+            self._open_frame(match)
+            self._close_frame()
+        if is_after_source or not self._was_message:
+            self._messages = []
+            self._message_line = line
+            self._located_type = ""
+        if len(self._messages) < MAX_MESSAGE_LINES:
+            self._messages.append(words)
+        self._was_message = True
+
+    def _feed_entry(self, text: str) -> bool:
+        if _SEPARATOR.match(text):
+            self._close_frame()
+            self._begin_function()
+        elif match := _LOCATION.match(text):
+            self._feed_location(match)
+        elif text.startswith((">", "    ")):
+            self._feed_source(text)
+        elif text and not self._sources and _ARGUMENT.match(text):
+            if len(self._arguments) < _MAX_ARGUMENT_LINES:
+                self._arguments.append(text)
+        elif match := _DEFINED.match(text):
+            frame = PrintedFrame(
+                path=match["path"], line=int(match["line"]), function="", statement=""
+            )
+            self._keep(frame)
+        elif text:
+            return False
+        elif self._sources:
+            self._sources += 1
+        return True
+
+    def _feed_location(self, match: re.Match[str]) -> None:
+        self._close_frame()
+        if match["function"]:
+            self._open_frame(match)
+            return
+        if match["type"]:
+            self._located_type = match["type"]
+        line = int(match["line"])
+        frame = PrintedFrame(
+            path=match["path"],
+            line=line,
+            function=self._function,
+            statement=join_statement(self._statement),
+            first_line=line - self._before if self._function else None,
+            is_fixture=self._is_fixture,
+            arguments="\n".join(self._arguments),
+        )
+        self._keep(frame)
+        self._begin_function()
+
+    def _feed_source(self, text: str) -> None:
+        """Read a line of a function's source, or of the statement below a place."""
+        is_marked = text.startswith(">")
+        if self._open is None and not self._statement:
+            if not self._function and (found := _DEFINITION.match(text)):
+                self._function = found["name"]
+            elif not self._function and _FIXTURE.match(text):
+                self._is_fixture = True
+        if is_marked and not self._statement:
+            self._before = self._sources
+        is_of_statement = is_marked or self._statement or self._open is not None
+        if is_of_statement and len(self._statement) < _MAX_SOURCE_LINES:
+            if not _CARETS.match(text):
+                self._statement.append(text.removeprefix(">"))
+        self._sources += 1
+
+    # Python's own style.
+
+    def _feed_native(self, line: OutputLine, text: str) -> None:
+        if self._group is not None or text.lstrip().startswith(("| ", "+ ")):
+            text = _MARGIN.sub("", text, count=1)
+        if text.startswith(_NATIVE):
+            self._begin(is_native=True)
+        elif match := _NATIVE_FRAME.match(text):
+            self._close_frame()
+            self._messages = []
+            self._message_line = None
+            self._open_frame(match)
+        elif text.startswith("  ") and self._message_line is None:
+            if not _CARETS.match(text):
+                self._statement.append(text)
+        elif text or self._messages:
+            self._close_frame()
+            self._message_line = self._message_line or line
+            if len(self._messages) < MAX_MESSAGE_LINES:
+                self._messages.append(text)
+
+    # Frames.
+
+    def _open_frame(self, match: re.Match[str]) -> None:
+        """Begin with a frame whose statement follows."""
+        self._begin_function()
+        self._open = PrintedFrame(
+            path=match["path"],
+            line=int(match["line"]),
+            function=match["function"] or "<module>",
+            statement="",
+        )
+
+    def _close_frame(self) -> None:
+        frame = self._open
+        if frame is None:
+            return
+        self._open = None
+        self._keep(replace(frame, statement=join_statement(self._statement)))
+        self._begin_function()
+
+    def _keep(self, frame: PrintedFrame) -> None:
+        self._inner.append(frame)
+        if len(self._inner) > MAX_INNER_FRAMES:
+            first = self._inner.pop(0)
+            if len(self._outer) < MAX_OUTER_FRAMES:
+                self._outer.append(first)
