@@ -1,69 +1,19 @@
-"""Tell whether the two sides of a failed assertion differ only in ways that come and go.
-
-Two dates around midnight and the elements of a set fail in one run and pass in the
-next. Only values of Python's own types are looked into, so that no code of the user's
-runs.
-"""
+"""See the comparison that failed, of which pytest asks its plugins for words."""
 
 from __future__ import annotations
 
-import re
 import sys
-from collections import Counter
-from collections.abc import Hashable, Iterator
-from datetime import date, datetime, time, timedelta, timezone
 from types import CodeType, FrameType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from pytest_failure_taxonomy.hooks import inspection
-
-Difference = Literal["dates", "order", "other"]
+from pytest_failure_taxonomy.taxonomy.comparisons import Difference, compare_sides
 
 Place = tuple[CodeType, int | None]
 """A function or module, and a line of it."""
 
-_DAY: Final = timedelta(days=1)
-_MAX_ELEMENTS: Final = 10_000
-"""Elements of a collection, or characters of a text, that are compared."""
-_MAX_DEPTH: Final = 10
-_ATOMS: Final = frozenset(
-    {bool, bytes, complex, date, datetime, float, int, str, time, timedelta, type(None)}
-)
-_TIMES: Final = frozenset({datetime, time})
-_ZONES: Final = frozenset({type(None), timezone})
-_ZONE_INFO: Final = "zoneinfo"
-"""The module of the other type of time zones that runs no code of the user's: its
-import takes a millisecond."""
-_DATE_IN_TEXT: Final = (
-    r"\d{4}-\d\d-\d\d"
-    r"(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?"
-)
-_ORDERINGS: Final = frozenset({"<", "<=", ">", ">="})
 _ASSERTIONS: Final = "unittest.case"
 """The module whose functions have the two sides as their first arguments after
 `self`."""
-
-
-def compare_sides(operator: str, left: object, right: object) -> Difference:
-    """Tell in what the sides of a failed comparison differ.
-
-    Args:
-        operator: of the comparison, such as `==`.
-        left: the one side.
-        right: the other side.
-
-    Returns:
-        `dates` if in dates and times that are at most a day apart, `order` if in the
-        order of elements (and in such dates), `other` for anything else.
-    """
-    if operator in _ORDERINGS:
-        return "dates" if _are_near(left, right) else "other"
-    if operator != "==":
-        return "other"
-    seen = set(_differences(left, right, _MAX_DEPTH))
-    if not seen or "other" in seen:
-        return "other"
-    return "order" if "order" in seen else "dates"
 
 
 def asserting_place() -> Place | None:
@@ -89,131 +39,3 @@ def compare_in_unittest(frame: Any) -> Difference:
     left, right = code.co_varnames[1:3]
     variables = frame.f_locals
     return compare_sides("==", variables.get(left), variables.get(right))
-
-
-def _differences(left: Any, right: Any, depth: int) -> Iterator[Difference]:
-    """Yield the kinds of the differences of two values, in any order, any number of times."""
-    if left is right:
-        return
-    if _are_near(left, right):
-        if left != right:
-            yield "dates"
-        return
-    kind = type(left)
-    if kind is not type(right) or not depth:
-        yield "other"
-    elif kind is str:
-        yield from _differences_of_texts(left, right)
-    elif kind in (list, tuple):
-        yield from _differences_of_sequences(left, right, depth)
-    elif kind is dict and _have_same_keys(left, right):
-        for key, value in left.items():
-            yield from _differences(value, right[key], depth - 1)
-    elif _freeze(left) != _freeze(right):
-        yield "other"
-
-
-def _have_same_keys(left: dict[Any, Any], right: dict[Any, Any]) -> bool:
-    """Tell whether two dictionaries have the same keys, all of types of Python's own."""
-    keys = [*left, *right]
-    if len(keys) > _MAX_ELEMENTS or not all(map(_is_atom, keys)):
-        return False
-    return left.keys() == right.keys()
-
-
-def _differences_of_sequences(
-    left: list[Any], right: list[Any], depth: int
-) -> Iterator[Difference]:
-    if len(left) != len(right) or len(left) > _MAX_ELEMENTS:
-        yield "other"
-        return
-    lefts = [_freeze(element) for element in left]
-    rights = [_freeze(element) for element in right]
-    if lefts == rights:
-        return
-    if Counter(lefts) == Counter(rights):
-        yield "order"
-        return
-    for one, other in zip(left, right, strict=True):
-        yield from _differences(one, other, depth - 1)
-
-
-def _differences_of_texts(left: str, right: str) -> Iterator[Difference]:
-    if left == right:
-        return
-    if max(len(left), len(right)) > _MAX_ELEMENTS:
-        yield "other"
-        return
-    lefts, rights = (re.findall(_DATE_IN_TEXT, text) for text in (left, right))
-    is_same_else = re.split(_DATE_IN_TEXT, left) == re.split(_DATE_IN_TEXT, right)
-    if lefts and is_same_else:
-        for one, other in zip(lefts, rights, strict=True):
-            yield "dates" if _are_near(_parse(one), _parse(other)) else "other"
-        return
-    # A set or a dictionary that was written out, or lines and fields that come from
-    # one.
-    is_list = any(separator in left for separator in ",\n;")
-    yield "order" if is_list and _parts(left) == _parts(right) else "other"
-
-
-def _parts(text: str) -> tuple[Counter[str], Counter[str]]:
-    """Return the words of a text, and what is between them."""
-    return Counter(re.findall(r"\w+", text)), Counter(re.findall(r"\W+", text))
-
-
-def _parse(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None
-
-
-def _are_near(left: Any, right: Any) -> bool:
-    """Tell whether two values are dates or times that are at most a day apart."""
-    if not (_is_atom(left) and _is_atom(right)):
-        return False
-    kinds = {type(left), type(right)}
-    if kinds == {time}:
-        return True
-    if kinds == {datetime}:
-        if (left.tzinfo is None) != (right.tzinfo is None):
-            left = left.replace(tzinfo=None)
-            right = right.replace(tzinfo=None)
-    elif kinds == {date, datetime}:
-        left, right = (
-            date(value.year, value.month, value.day) for value in (left, right)
-        )
-    elif kinds != {date}:
-        return False
-    return bool(abs(left - right) <= _DAY)
-
-
-def _is_atom(value: Any) -> bool:
-    """Tell whether a value can be compared and hashed without code of the user's."""
-    kind = type(value)
-    if kind not in _ATOMS or kind not in _TIMES:
-        return kind in _ATOMS
-    zone = type(value.tzinfo)
-    if zone in _ZONES:
-        return True
-    zone_info = inspection.attribute_of(sys.modules.get(_ZONE_INFO), "ZoneInfo")
-    return zone is zone_info
-
-
-def _freeze(value: Any, depth: int = _MAX_DEPTH) -> Hashable:
-    """Return a value that is equal for equal values of Python's types; objects are themselves."""
-    kind = type(value)
-    if _is_atom(value):
-        return value  # type: ignore[no-any-return]
-    if not depth:
-        return kind, id(value)
-    if kind in (list, tuple):
-        return kind, tuple([_freeze(element, depth - 1) for element in value])
-    if kind in (set, frozenset):
-        return frozenset([_freeze(element, depth - 1) for element in value])
-    if kind is dict:
-        items = [
-            (_freeze(key), _freeze(held, depth - 1)) for key, held in value.items()
-        ]
-        return kind, frozenset(items)
-    return kind, id(value)

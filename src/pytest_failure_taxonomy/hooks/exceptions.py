@@ -38,6 +38,7 @@ from pytest_failure_taxonomy.hooks.surroundings import facts_around
 from pytest_failure_taxonomy.survive import own_files
 from pytest_failure_taxonomy.system.process import own_limits
 from pytest_failure_taxonomy.taxonomy import evidence, packaged_table
+from pytest_failure_taxonomy.taxonomy.code_owners import LIBRARIES
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import telling_line
 from pytest_failure_taxonomy.text import cap_between_words, with_place

@@ -243,7 +243,7 @@ class ExceptionMemory:
             tuple[str, str], tuple[pytest.Item, pytest.CallInfo[Any]]
         ] = {}
         self._collecting: dict[str, Described] = {}
-        self._compared: tuple[comparisons.Difference, comparisons.Place | None]
+        self._compared: tuple[Difference, comparisons.Place | None]
         """In what the sides of the last comparison that failed differ, and where it is."""
         self._compared = "other", None
         self._received: tuple[Report, Described] | None = None
@@ -409,7 +409,7 @@ class ExceptionMemory:
             self._faults.add("the description of an exception", fault)
             return exceptions.name_exception(error)
 
-    def _take_difference(self, error: BaseException) -> comparisons.Difference:
+    def _take_difference(self, error: BaseException) -> Difference:
         """Return in what the sides of an assertion differ, and forget that."""
         difference, place = self._compared
         self._compared = "other", None

@@ -22,6 +22,7 @@ from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.codec import Codec
 from pytest_failure_taxonomy.report.model import PUBLISHED, Exit
 from pytest_failure_taxonomy.taxonomy import evidence as ev
+from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import (
     Cause,
@@ -191,6 +192,7 @@ def evidence_of_log(
         if exit_code is None and says_nothing:
             return None
         run = replace(_evidence_of_command(exit_code, stage), tool_message=told)
+    run = name_libraries(run)
     output = output_of(out, other, tail, told)
     return replace(run, marker=other.marker, output=output)
 

@@ -80,6 +80,7 @@ def evidence_of_output(
         exit=ev.ProcessExit(code=None, source="log"),
         should_fail=should_fail,
         gate=_first_reason(out, _GATE),
+        coverage=_coverage(out),
         counts=counts,
         failures=failures,
         collection_failures=_collection_failures(out),
@@ -97,6 +98,17 @@ def _first_reason(out: PytestOutput, beginnings: tuple[str, ...]) -> str:
         if bang.text.startswith(beginnings):
             return bang.text
     return ""
+
+
+def _coverage(out: PytestOutput) -> str:
+    """Return a sentence if pytest-cov says that it measured too little, in the live run's words."""
+    if out.coverage is None:
+        return ""
+    match = pattern("coverage_failed").match(out.coverage.text)
+    if match is None:
+        return ""
+    total, required = match["total"], float(match["required"])
+    return f"coverage {total} % is below the required {required:g} %"
 
 
 def _counts(out: PytestOutput) -> ev.Counts:
@@ -184,7 +196,9 @@ def _errors(out: PytestOutput, code: int | None) -> Iterator[ev.RunError]:
         return
     of_plugins = [error.text for error in out.errors if error.status == "plugin"]
     for message in of_plugins:
-        yield ev.RunError(origin="plugin", message=message)
+        missing = pattern("missing_module").search(message)
+        raised = describe_words(f"ModuleNotFoundError: {missing[0]}") if missing else None
+        yield ev.RunError(origin="plugin", message=message, exception=raised)
     if of_plugins:
         return
     if out.raw_error is not None and not _is_raw_interrupt(out):
@@ -376,6 +390,16 @@ def _is_of_file(noted: Noted) -> bool:
     return noted.status == "ERROR" and "::" not in noted.subject
 
 
+def _is_of_collection(noted: Noted, out: PytestOutput) -> bool:
+    """Tell whether a result is of a file, a class or a function that could not be collected."""
+    if _is_of_file(noted):
+        return True
+    if noted.status != "ERROR" or not out.collection_error_count:
+        return False
+    name = _name_in_title(noted)
+    return all(block.name != name for block in out.blocks)
+
+
 def _in_order(
     failures: list[ev.TestFailure], out: PytestOutput
 ) -> list[ev.TestFailure]:
@@ -395,18 +419,22 @@ def _in_order(
 def _collection_failures(out: PytestOutput) -> tuple[ev.CollectionFailure, ...]:
     """Return what could not be collected, once even if several workers name it."""
     failures: dict[str, ev.CollectionFailure] = {}
+    results = [noted for noted in out.results if _is_of_collection(noted, out)]
+    # The title of a class or a function that can't be collected names its file alone.
+    nodes = {noted.subject.partition("::")[0]: noted.subject for noted in results}
     for block in out.blocks:
         if block.phase == _COLLECT:
             around = Surroundings(out.rootdir, block.name.partition("::")[0])
             raised = describe(block.chain, around)
+            nodeid = nodes.get(block.name, block.name)
             failure = ev.CollectionFailure(
-                nodeid=block.name,
+                nodeid=nodeid,
                 message=f"{raised.type}: {raised.message}" if raised else block.message,
                 exception=raised,
                 location=location_of(block.chain, around),
             )
-            failures.setdefault(block.name, failure)
-    for noted in filter(_is_of_file, out.results):
+            failures.setdefault(nodeid, failure)
+    for noted in results:
         failure = ev.CollectionFailure(
             nodeid=noted.subject,
             message=noted.text,
@@ -424,7 +452,7 @@ def _of_result(
     """Return the failure of a line of the short summary and its block."""
     nodeid, name = noted.subject, _name_in_title(noted)
     if noted.status == "ERROR":
-        if blocks.take(_COLLECT, nodeid) is not None or "::" not in nodeid:
+        if blocks.take(_COLLECT, nodeid) is not None or _is_of_collection(noted, out):
             return None
         phase: ev.Phase = "setup"
         block = blocks.take("setup", name)
@@ -481,6 +509,8 @@ def _make_failure(
         )
         raised = describe(block.chain, around)
         place = location_of(block.chain, around)
+        if place is None and around.file:
+            place = ev.Location(path=around.file, line=None)
         message = block.message or message
     if message.startswith("[XPASS(strict)]"):
         raised = None

@@ -18,7 +18,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
-
 _Find = Callable[[str], re.Match[str] | None]
 
 
@@ -103,6 +102,8 @@ class Block:
         return None
 
 
+MAX_WORDS_AFTER: Final = 3
+"""Lines of the message of an error outside of the sections, besides its first one."""
 MAX_NOTED: Final = 1_000
 """The most that is noted of each sort; pytest's last line has the true counts."""
 
@@ -225,6 +226,8 @@ class PytestOutput:
         self.killed_by_plugin: Noted | None = None
         self.faulthandler: Noted | None = None
         self.fatal: Noted | None = None
+        self.coverage: Noted | None = None
+        """What pytest-cov says of too little coverage."""
         self.traceback: list[OutputLine] = []
         """The last traceback outside the sections."""
         self.raw_error: Noted | None = None
@@ -233,6 +236,8 @@ class PytestOutput:
         self._section = ""
         self._block: Block | None = None
         self._in_traceback = False
+        self._words_left = 0
+        """Lines that may go on with the message of that traceback."""
         self._is_of_pytest = False
 
     def feed(self, line: OutputLine) -> None:
@@ -255,9 +260,13 @@ class PytestOutput:
             pass
         else:
             self._in_conftest = False
+            self._feed_words_of_error(line)
             self._feed_wording(line)
         self.wants_all = (
-            self._section in _WITH_BLOCKS or self._in_traceback or self._in_conftest
+            self._section in _WITH_BLOCKS
+            or self._in_traceback
+            or self._in_conftest
+            or self._words_left > 0
         )
 
     # Titles and sections.
@@ -359,11 +368,20 @@ class PytestOutput:
         ):
             return
         self._in_traceback = False
+        self._words_left = MAX_WORDS_AFTER
         if self._is_of_pytest and pattern("raised").match(text):
             self.is_seen = True
             self.raw_error = Noted(line=line, text=text)
             if found := pattern("plugin_error").match(text):
                 self._note_error("plugin_error", line, found)
+
+    def _feed_words_of_error(self, line: OutputLine) -> None:
+        """Read a further line of the message of an error that has ended pytest."""
+        if self._words_left and self.raw_error is not None:
+            goes_on = self.traceback[-1].number + 1 == line.number
+            self._words_left = self._words_left - 1 if goes_on else 0
+            if goes_on:
+                self.traceback.append(line)
 
     def _feed_wording(self, line: OutputLine) -> None:
         for sort, name, look in _wordings():
@@ -411,6 +429,9 @@ class PytestOutput:
             self.collection_error_count = int(errors[1]) if errors else 0
         elif name == "rootdir":
             self.rootdir = found[1]
+        elif name == "coverage_failed":
+            self.is_seen = True
+            self.coverage = Noted(line=line, text=line.text)
         elif name == "collected_on_workers":
             self.collected = int(found[1])
         elif name == "time_limit":

@@ -27,6 +27,7 @@ from pytest_failure_taxonomy.taxonomy.code_owners import (
     TEST_FILES,
     TEST_FOLDERS,
 )
+from pytest_failure_taxonomy.taxonomy.comparisons import compare_words
 from pytest_failure_taxonomy.taxonomy.judgement import CodeOwner
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.text import with_place
@@ -44,7 +45,7 @@ _HIDDEN_SOURCE: Final = "???"
 """What pytest prints for a statement that it can't read."""
 _ENDINGS: Final = (
     *("Error", "Exception", "Warning", "Exit", "Interrupt"),
-    *("Failed", "Timeout", "Group"),
+    *("Failed", "Failure", "Timeout", "Group"),
 )
 """How the names of exceptions end."""
 _NAME: Final = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_<>]\w*>?)*)(?:: ?|$)")
@@ -53,6 +54,7 @@ _RELAYS: Final = frozenset({"_multicall", "get_result"})
 _CLASSIC_SETUP: Final = re.compile(
     r"(?:setup|teardown)(?:_\w+)?$|(?:async)?(?:set|tear)(?:Up|Down)\w*$", re.IGNORECASE
 )
+_ENVIRONMENT: Final = r"\benviron\[(['\"])(?P<name>\w+)\1\]"
 _DEBUGGERS: Final = frozenset({"bdb", "pdb"})
 _MAX_FACT: Final = 1_000
 
@@ -168,13 +170,9 @@ class _Traceback:
     @property
     def location(self) -> ev.Location | None:
         """The innermost place in the user's code, or else outside of pytest."""
-        own = self.own
-        if own is None:
-            others = (
-                pair for pair in self._reversed() if pair[1].is_asked
-            )
-            own = next(others, None) or next(self._reversed(), None)
-        return own and ev.Location(path=own[1].path, line=own[0].line or None)
+        asked = (pair for pair in self._reversed() if pair[1].is_asked)
+        place = self.own or next(asked, None)
+        return place and ev.Location(path=place[1].path, line=place[0].line)
 
     @property
     def origin(self) -> ev.OriginPlace | None:
@@ -205,18 +203,12 @@ class _Traceback:
     def raising(self) -> ev.RaisingFrame | None:
         """The innermost frame that is neither the standard library's nor pytest's."""
         asked = (pair for pair in self._reversed() if pair[1].is_asked)
-        innermost = next(asked, None) or next(self._reversed(), None)
-        if innermost is None:
-            return None
-        frame, code = innermost
-        return ev.RaisingFrame(
-            owner=code.owner,
-            package=None,
-            module=code.module,
-            function=frame.function,
-            path=code.path,
-            line=frame.line or None,
-        )
+        return _raising_frame(next(asked, None))
+
+    @property
+    def innermost(self) -> ev.RaisingFrame | None:
+        """The innermost frame, whosever it is."""
+        return _raising_frame(next(self._reversed(), None))
 
     @property
     def raiser(self) -> str | None:
@@ -250,7 +242,7 @@ class _Traceback:
                 if own is not None:
                     found["breakpoint"] = f"{own[1].path}:{own[0].line}"
                 break
-            variables = _variables_of(code.module, frame.function)
+            variables = _variables_of(code.module, frame)
             if variables:
                 found["raised_by"] = code.module
             for name, path in variables.items():
@@ -258,6 +250,20 @@ class _Traceback:
                     found[name] = text
         for name, text in found.items():
             yield ev.Fact(name=name, text=text)
+
+
+def _raising_frame(pair: tuple[PrintedFrame, Code] | None) -> ev.RaisingFrame | None:
+    if pair is None:
+        return None
+    frame, code = pair
+    return ev.RaisingFrame(
+        owner=code.owner,
+        package=None,
+        module=code.module,
+        function=frame.function,
+        path=code.path,
+        line=frame.line,
+    )
 
 
 @cache
@@ -272,8 +278,18 @@ def _tables_of_variables() -> dict[tuple[str, str], dict[str, str]]:
     return tables
 
 
-def _variables_of(module: str, function: str) -> dict[str, str]:
-    return _tables_of_variables().get((module, function), {})
+def _variables_of(module: str, frame: PrintedFrame) -> dict[str, str]:
+    """Return which arguments of a library's function are facts, and what they say."""
+    tables = _tables_of_variables()
+    if frame.function:
+        return tables.get((module, frame.function), {})
+    # Of a frozen module pytest shows no source, and so no name.
+    for (of_module, _), variables in tables.items():
+        if of_module == module and all(
+            _argument(frame.arguments, path) for path in variables.values()
+        ):
+            return variables
+    return {}
 
 
 def _argument(arguments: str, path: str) -> str:
@@ -316,26 +332,36 @@ def describe(
     traceback = _Traceback(first, around)
     name, words = type_and_words(first.message, first.located_type)
     raised_in = _raised_in(traceback, name, words)
-    if (own := _in_pytests_words(words)) and name in ("", PYTESTS_FAILED):
+    own = _in_pytests_words(words) if name in ("", PYTESTS_FAILED) else None
+    if own is not None:
         name, raised_in = own
     if not name:
         return None
     if name in _SYNTAX_ERRORS and first.frames:
         place = first.frames[-1]
         words += f" ({place.path.rpartition('/')[2]}, line {place.line})"
+    is_warning = "builtins.Warning" in bases_of(name)
+    links = _links_of(others, around, places=is_warning)
+    frame = traceback.raising
+    for other in others:
+        if frame is None and other.is_cause:
+            frame = _Traceback(other, around).raising
+    frame = frame or traceback.innermost
+    if frame is None and raised_in.startswith("_pytest."):
+        frame = _frame_of_pytest(raised_in)
+    facts = [*traceback.facts(), *_facts_of_words(name, words, traceback)]
+    if is_warning:
+        facts += _place_of(frame)
     module, _, last = name.rpartition(".")
-    links = tuple(
-        link for other in others if (link := _linked(other, around)) is not None
-    )
     raised = ev.RaisedException(
         type=last,
         module=module,
         message=words,
         bases=bases_of(name),
         raised_in=raised_in,
-        origin=traceback.origin,
-        frame=traceback.raising,
-        facts=(*traceback.facts(), *_facts_of_words(name, words, traceback)),
+        origin=_origin_of(chain, around),
+        frame=frame,
+        facts=tuple(facts),
         chain=links,
         raiser=traceback.raiser,
         raising_function=traceback.raising_function,
@@ -345,26 +371,75 @@ def describe(
     return raised
 
 
+def _frame_of_pytest(module: str) -> ev.RaisingFrame:
+    """Return the frame of an exception of pytest's whose traceback it doesn't show."""
+    path = f"{module.replace('.', '/')}.py"
+    return ev.RaisingFrame(
+        owner="pytest", package=None, module=module, function="", path=path, line=None
+    )
+
+
+def _origin_of(
+    chain: Sequence[PrintedException], around: Surroundings
+) -> ev.OriginPlace | None:
+    """Return the place that a fingerprint is made of; of a group, that of one member."""
+    origin = _Traceback(chain[0], around).origin
+    places = []
+    for member in chain[1:]:
+        name, _ = type_and_words(member.message, member.located_type)
+        place = _Traceback(member, around).origin or origin
+        if member.is_member and name and place is not None:
+            leaf = replace(place, leaf=name.rpartition(".")[2])
+            places.append(leaf)
+    if not places:
+        return origin
+    return min(
+        places,
+        key=lambda place: (
+            place.leaf,
+            place.path,
+            place.function,
+            place.text,
+            place.entry,
+        ),
+    )
+
+
+def _place_of(frame: ev.RaisingFrame | None) -> list[ev.Fact]:
+    """Return the fact where a warning was issued, or what it warns of was raised."""
+    if frame is None or frame.owner == "pytest":
+        return []
+    return [ev.Fact(name="place", text=f"{frame.path}:{frame.line}")]
+
+
 def describe_words(message: str) -> ev.RaisedException | None:
     """Return the exception of a message without a traceback; `None` where it names none."""
     alone = PrintedException(message=message, line=None, located_type="", frames=())
     return describe((alone,), Surroundings(""))
 
 
-def _linked(
-    printed: PrintedException, around: Surroundings
-) -> ev.LinkedException | None:
-    name, words = type_and_words(printed.message, printed.located_type)
-    if not name:
-        return None
-    traceback = _Traceback(printed, around)
-    return ev.LinkedException(
-        bases=bases_of(name),
-        message=words,
-        is_cause=printed.is_cause,
-        facts=(*traceback.facts(), *_facts_of_words(name, words, traceback)),
-        raiser=traceback.raiser,
-    )
+def _links_of(
+    others: Sequence[PrintedException], around: Surroundings, *, places: bool
+) -> tuple[ev.LinkedException, ...]:
+    """Return what is behind an exception; of what is behind a warning, its place, too."""
+    links = []
+    for printed in others:
+        name, words = type_and_words(printed.message, printed.located_type)
+        if not name:
+            continue
+        traceback = _Traceback(printed, around)
+        facts = [*traceback.facts(), *_facts_of_words(name, words, traceback)]
+        if places:
+            facts += _place_of(traceback.raising)
+        link = ev.LinkedException(
+            bases=bases_of(name) or (name,),
+            message=words,
+            is_cause=printed.is_cause,
+            facts=tuple(facts),
+            raiser=traceback.raiser,
+        )
+        links.append(link)
+    return tuple(links)
 
 
 def type_and_words(message: str, located: str = "") -> tuple[str, str]:
@@ -383,7 +458,8 @@ def type_and_words(message: str, located: str = "") -> tuple[str, str]:
         printed = match[1]
         last = printed.rpartition(".")[2]
         # A word before a colon need be no exception.
-        is_exception = last[:1].isupper() and last.endswith(_ENDINGS)
+        is_name = printed.endswith(_ENDINGS) or "." in printed
+        is_exception = last[:1].isupper() and is_name
         if is_exception or (located and last == located.rpartition(".")[2]):
             name = printed
             words = message[match.end() :]
@@ -431,11 +507,16 @@ def _raised_in(traceback: _Traceback, name: str, words: str) -> str:
 def _facts_of_words(
     name: str, words: str, traceback: _Traceback
 ) -> Iterator[ev.Fact]:
-    """Yield what the live run reads from an exception's fields, where its words have it."""
-    if "builtins.Warning" in bases_of(name) and traceback:
-        frame = traceback.raising
-        if frame is not None and frame.owner != "pytest":
-            yield ev.Fact(name="place", text=f"{frame.path}:{frame.line}")
+    """Yield what the live run reads from an exception's fields, where the text has it."""
+    if name == "builtins.AssertionError":
+        difference = compare_words(words)
+        if difference != "other":
+            yield ev.Fact(name="differs_in", text=difference)
+    elif name == "builtins.KeyError" and traceback:
+        asked = re.search(_ENVIRONMENT, traceback.frames[-1].statement)
+        if asked is not None and words == f"'{asked['name']}'":
+            yield ev.Fact(name="raised_by", text="os")
+            yield ev.Fact(name="variable", text=asked["name"])
 
 
 def _with_fixture(
@@ -458,7 +539,7 @@ def _with_fixture(
 def location_of(
     chain: Sequence[PrintedException], around: Surroundings
 ) -> ev.Location | None:
-    """Return the innermost line of the user's that a traceback shows, or else its last place."""
+    """Return the innermost line of the user's that a traceback shows, or else a library's."""
     return _Traceback(chain[0], around).location
 
 
@@ -472,7 +553,9 @@ def words_of_error(chain: Sequence[PrintedException], around: Surroundings, load
     """
     first = chain[0]
     traceback = _Traceback(first, around)
-    words = first.message.strip()
+    name, message = type_and_words(first.message, first.located_type)
+    last = name.rpartition(".")[2]
+    words = f"{last}: {message}" if last and message else last or message
     own = traceback.own
     hook = None if loaded else _hook_in(traceback)
     if hook is not None and hook[1].is_own:

@@ -88,6 +88,8 @@ class PrintedException:
     """The next exception was raised `from` it."""
     is_native: bool = False
     """It was printed in Python's own style."""
+    is_member: bool = False
+    """It is one of an exception group."""
 
 
 class TracebackReader:
@@ -109,6 +111,8 @@ class TracebackReader:
         self._was_message = False
         self._located_type = ""
         self._is_native = is_native
+        self._in_groups_words = False
+        """Up to its first member, whatever a group says is of its message."""
         self._open: PrintedFrame | None = None
         """A frame whose statement is still to come."""
         self._begin_function()
@@ -135,6 +139,7 @@ class TracebackReader:
             self._group = None
             self._members = []
             self._begin(is_native=True)
+            self._in_groups_words = True
         elif self._is_native and _MEMBER.match(text):
             self._begin_member()
         elif self._is_native:
@@ -155,7 +160,12 @@ class TracebackReader:
         last = self._finish()
         if self._group is None:
             return (last, *reversed(self._earlier))
-        return (self._group, *self._members, last, *reversed(self._earlier))
+        members = [
+            replace(member, is_member=True)
+            for member in (*self._members, last)
+            if member.message
+        ]
+        return (self._group, *members, *reversed(self._earlier))
 
     def _finish(self, *, is_cause: bool = False) -> PrintedException:
         self._close_frame()
@@ -262,8 +272,11 @@ class TracebackReader:
     def _feed_native(self, line: OutputLine, text: str) -> None:
         if self._group is not None or text.lstrip().startswith(("| ", "+ ")):
             text = _MARGIN.sub("", text, count=1)
-        if text.startswith(_NATIVE):
+        if text.startswith(_NATIVE) and not self._in_groups_words:
             self._begin(is_native=True)
+        elif self._in_groups_words and self._message_line is not None:
+            if len(self._messages) < MAX_MESSAGE_LINES:
+                self._messages.append(text)
         elif match := _NATIVE_FRAME.match(text):
             self._close_frame()
             self._messages = []

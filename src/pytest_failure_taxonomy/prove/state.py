@@ -40,9 +40,9 @@ from pytest_failure_taxonomy.hooks.inspection import (
     module_of,
     own_names_of,
 )
-from pytest_failure_taxonomy.survive import own_files
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy import packaged_table
+from pytest_failure_taxonomy.taxonomy.code_owners import NOT_SOURCES, RUNNERS
 from pytest_failure_taxonomy.taxonomy.words import shortened
 
 # A test may have replaced functions in these modules; ours are to be the real ones.
