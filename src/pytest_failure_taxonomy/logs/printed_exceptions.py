@@ -497,11 +497,16 @@ def _raised_in(traceback: _Traceback, name: str, words: str) -> str:
     """Return the module that called `pytest.fail`."""
     if name != PYTESTS_FAILED:
         return ""
-    last = traceback.frames[-1] if traceback else None
-    is_own_call = last is not None and "fail(" in last.statement
-    if not is_own_call and re.match(packaged_table("output")["patterns"]["plugin_timeout"], words):
-        return _OWN_TIMEOUT
-    return traceback.codes[-1].module if traceback else ""
+    if not traceback:
+        is_own_call = False
+        module = ""
+    else:
+        is_own_call = "fail(" in traceback.frames[-1].statement
+        module = traceback.codes[-1].module
+    if is_own_call and not module.endswith(_OWN_TIMEOUT):
+        return module
+    timed_out = re.match(packaged_table("output")["patterns"]["plugin_timeout"], words)
+    return _OWN_TIMEOUT if timed_out else module
 
 
 def _facts_of_words(

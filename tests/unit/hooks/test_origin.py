@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from pytest_failure_taxonomy.hooks.origin import MAX_TEXT, OriginFinder
+from pytest_failure_taxonomy.hooks.origin import OriginFinder
 from pytest_failure_taxonomy.taxonomy.evidence import OriginPlace
+from pytest_failure_taxonomy.text import MAX_STATEMENT
 
 
 class Sources:
@@ -177,7 +178,7 @@ def test_a_long_statement_is_cut(sources: Sources) -> None:
     source = f"def f():\n    raise ValueError({'1, ' * 999})\n"
     place = sources.origin(sources.load("a.py", source)["f"])
     assert place is not None
-    assert len(place.text) == MAX_TEXT
+    assert len(place.text) == MAX_STATEMENT
 
 
 def test_comprehensions_are_part_of_their_function(sources: Sources) -> None:
