@@ -36,7 +36,14 @@ _STANDARD: Final = (
     *("email.errors", "ftplib", "getopt", "http.client", "imaplib", "json", "locale"),
     *("lzma", "multiprocessing", "pickle", "poplib", "queue", "shutil", "smtplib"),
     *("socket", "sqlite3", "ssl", "struct", "subprocess", "tarfile", "telnetlib"),
-    *("tomllib", "unittest", "urllib.error", "xml.etree.ElementTree", "zipfile", "zlib"),
+    *(
+        "tomllib",
+        "unittest",
+        "urllib.error",
+        "xml.etree.ElementTree",
+        "zipfile",
+        "zlib",
+    ),
     *("zoneinfo",),
 )
 _MODULES: Final = re.compile(r"(?:.*\.)?_?(?:exc|exceptions?|errors?|err|error_codes)")
@@ -47,7 +54,11 @@ _OF_PYTHON: Final = (
     *(OSError, SyntaxError, SystemExit, UnicodeError, Warning),
 )
 """Classes of Python's own that rows of our tables are about."""
-_KNOWN_BY_MODULE: Final = ("psycopg.errors.", "psycopg2.errors.", "psycopg2.errorcodes.")
+_KNOWN_BY_MODULE: Final = (
+    "psycopg.errors.",
+    "psycopg2.errors.",
+    "psycopg2.errorcodes.",
+)
 """Modules with hundreds of classes, which the tables name as a whole."""
 
 
@@ -58,7 +69,9 @@ def load_modules(packages: list[str]) -> None:
         with suppress(Exception):
             package = importlib.import_module(name)
             paths = getattr(package, "__path__", ())
-            for found in pkgutil.walk_packages(paths, f"{name}.", onerror=lambda _: None):
+            for found in pkgutil.walk_packages(
+                paths, f"{name}.", onerror=lambda _: None
+            ):
                 if _MODULES.fullmatch(found.name):
                     with suppress(Exception):
                         importlib.import_module(found.name)

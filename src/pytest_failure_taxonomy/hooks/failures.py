@@ -29,6 +29,7 @@ from pytest_failure_taxonomy.redaction.secrets import (
 )
 from pytest_failure_taxonomy.survive.writer import Record, to_json
 from pytest_failure_taxonomy.taxonomy import evidence
+from pytest_failure_taxonomy.taxonomy.comparisons import Difference, compare_sides
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.text import cap_between_words
 
@@ -258,7 +259,7 @@ class ExceptionMemory:
 
     def see_comparison(self, operator: str, left: object, right: object) -> None:
         """Keep in what the two sides of an assertion differ; pytest asks before it raises."""
-        difference = comparisons.compare_sides(operator, left, right)
+        difference = compare_sides(operator, left, right)
         is_worth_it = difference != "other"
         place = comparisons.asserting_place() if is_worth_it else None
         self._compared = difference, place

@@ -179,42 +179,53 @@ def _used_up(owner: str, seconds: float, nodeid: str | None) -> ev.TimeLimit:
 
 
 def _errors(out: PytestOutput, code: int | None) -> Iterator[ev.RunError]:
+    """Yield what went wrong outside of the tests; what pytest met first hides the rest."""
     around = Surroundings(out.rootdir)
     for lines in out.internal:
         chain = _chain_of(lines, _INTERNAL)
         yield _run_error("internal", chain, around, _text(lines))
     if out.conftest is not None:
-        chain = out.conftest_traceback.chain
-        if not around.rootdir:  # pytest has not come to print it
-            folder = out.conftest.text.rpartition("/")[0]
-            around = Surroundings(re.sub(r"(?:/tests?)+$", "", folder))
-        file = around.code_of(out.conftest.text).path
-        if chain[0].message:
-            yield _run_error("conftest", chain, around, loaded=file)
-        else:
-            yield ev.RunError(origin="conftest", message=out.conftest.line.text)
+        yield _conftest_error(out, out.conftest)
         return
     of_plugins = [error.text for error in out.errors if error.status == "plugin"]
-    for message in of_plugins:
-        missing = pattern("missing_module").search(message)
-        raised = describe_words(f"ModuleNotFoundError: {missing[0]}") if missing else None
-        yield ev.RunError(origin="plugin", message=message, exception=raised)
+    yield from map(_plugin_error, of_plugins)
     if of_plugins:
         return
     if out.raw_error is not None and not _is_raw_interrupt(out):
         chain = _chain_of(out.traceback)
         yield _run_error("plugin", chain, around, _text(out.traceback))
-    if code not in (4, None) or out.results:
-        return
-    # Other programs print `ERROR:`, too; exit code 4 says that it is pytest's.
+    if code in (4, None) and not out.results:
+        yield from _usage_errors(out, code)
+
+
+def _conftest_error(out: PytestOutput, conftest: Noted) -> ev.RunError:
+    chain = out.conftest_traceback.chain
+    if not chain[0].message:
+        return ev.RunError(origin="conftest", message=conftest.line.text)
+    rootdir = out.rootdir
+    if not rootdir:  # pytest has not come to print it
+        folder = conftest.text.rpartition("/")[0]
+        rootdir = re.sub(r"(?:/tests?)+$", "", folder)
+    around = Surroundings(rootdir)
+    file = around.code_of(conftest.text).path
+    return _run_error("conftest", chain, around, loaded=file)
+
+
+def _plugin_error(message: str) -> ev.RunError:
+    missing = pattern("missing_module").search(message)
+    raised = None
+    if missing is not None:
+        raised = describe_words(f"ModuleNotFoundError: {missing[0]}")
+    return ev.RunError(origin="plugin", message=message, exception=raised)
+
+
+def _usage_errors(out: PytestOutput, code: int | None) -> Iterator[ev.RunError]:
+    """Yield the last usage error that is pytest's: other programs print `ERROR:`, too."""
     is_pytests = code == 4 and out.is_seen
-    last = None
-    for error in out.errors:
-        if is_pytests or error.status == "usage":
-            last = error
-    if last is not None:
+    errors = [error for error in out.errors if is_pytests or error.status == "usage"]
+    for error in errors[-1:]:
         detail = out.usage_details[0].text if out.usage_details else ""
-        message = last.text or detail or last.line.text
+        message = error.text or detail or error.line.text
         yield ev.RunError(origin="usage", message=message)
 
 
@@ -375,8 +386,9 @@ def _named_failures(out: PytestOutput) -> list[ev.TestFailure]:
     if not out.has_summary:
         for (phase, _), remaining in blocks.items():
             if phase != _COLLECT:
-                for block in reversed(remaining):
-                    failures.append(_of_block(block, out.rootdir))
+                failures += [
+                    _of_block(block, out.rootdir) for block in reversed(remaining)
+                ]
     if not failures:
         failures += [_of_verbose(noted, out) for noted in out.verbose]
     if not out.has_summary and not out.blocks:

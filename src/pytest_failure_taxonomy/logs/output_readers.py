@@ -71,9 +71,10 @@ class Block:
             kept = self.captured[self._captured_stream]
             kept.append(text)
             del kept[:-MAX_MESSAGE_LINES]
-        elif not self._traceback.feed(line) and not text.startswith("[gw"):
-            if len(self.plain) < MAX_MESSAGE_LINES:
-                self.plain.append(text)
+        elif self._traceback.feed(line) or text.startswith("[gw"):
+            return
+        elif len(self.plain) < MAX_MESSAGE_LINES:
+            self.plain.append(text)
 
     @property
     def chain(self) -> tuple[PrintedException, ...]:

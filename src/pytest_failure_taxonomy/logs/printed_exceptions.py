@@ -191,13 +191,12 @@ class _Traceback:
             if code_of_first.is_own:
                 entry = f"{code_of_first.path}: {first.function}"
                 break
-        place = ev.OriginPlace(
+        return ev.OriginPlace(
             path=code.path,
             function=frame.function,
             text=frame.statement,
             entry="" if entry == f"{code.path}: {frame.function}" else entry,
         )
-        return place
 
     @property
     def raising(self) -> ev.RaisingFrame | None:
@@ -311,7 +310,10 @@ def _argument(arguments: str, path: str) -> str:
 def _leading_literal(text: str) -> object:
     """Return the value of the literal at the beginning of a text; `None` for none."""
     line = text.partition("\n")[0][:_MAX_FACT]
-    for end in (len(line), *(cut.start() for cut in re.finditer(", [A-Za-z_]\\w* = ", line))):
+    for end in (
+        len(line),
+        *(cut.start() for cut in re.finditer(", [A-Za-z_]\\w* = ", line)),
+    ):
         try:
             return ast.literal_eval(line[:end])
         except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -509,9 +511,7 @@ def _raised_in(traceback: _Traceback, name: str, words: str) -> str:
     return _OWN_TIMEOUT if timed_out else module
 
 
-def _facts_of_words(
-    name: str, words: str, traceback: _Traceback
-) -> Iterator[ev.Fact]:
+def _facts_of_words(name: str, words: str, traceback: _Traceback) -> Iterator[ev.Fact]:
     """Yield what the live run reads from an exception's fields, where the text has it."""
     if name == "builtins.AssertionError":
         difference = compare_words(words)
@@ -548,7 +548,9 @@ def location_of(
     return _Traceback(chain[0], around).location
 
 
-def words_of_error(chain: Sequence[PrintedException], around: Surroundings, loaded: str = "") -> str:
+def words_of_error(
+    chain: Sequence[PrintedException], around: Surroundings, loaded: str = ""
+) -> str:
     """Return type and message of an error outside of the tests, and the place in the user's code.
 
     Args:

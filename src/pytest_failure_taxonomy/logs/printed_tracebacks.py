@@ -262,10 +262,13 @@ class TracebackReader:
         if is_marked and not self._statement:
             self._before = self._sources
         is_of_statement = is_marked or self._statement or self._open is not None
-        if is_of_statement and len(self._statement) < _MAX_SOURCE_LINES:
-            if not _CARETS.match(text):
-                self._statement.append(text.removeprefix(">"))
+        if is_of_statement and not _CARETS.match(text):
+            self._add_to_statement(text.removeprefix(">"))
         self._sources += 1
+
+    def _add_to_statement(self, text: str) -> None:
+        if len(self._statement) < _MAX_SOURCE_LINES:
+            self._statement.append(text)
 
     # Python's own style.
 
@@ -284,7 +287,7 @@ class TracebackReader:
             self._open_frame(match)
         elif text.startswith("  ") and self._message_line is None:
             if not _CARETS.match(text):
-                self._statement.append(text)
+                self._add_to_statement(text)
         elif text or self._messages:
             self._close_frame()
             self._message_line = self._message_line or line

@@ -8,7 +8,7 @@ runs.
 from __future__ import annotations
 
 import ast
-import datetime as datetime_module
+import datetime as dt
 import re
 import sys
 from collections import Counter
@@ -115,7 +115,7 @@ def _evaluate(node: ast.expr) -> object:
     named = {
         str(keyword.arg): ast.literal_eval(keyword.value) for keyword in node.keywords
     }
-    made: object = getattr(datetime_module, name)(*arguments, **named)
+    made: object = getattr(dt, name)(*arguments, **named)
     return made
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.hooks.comparisons import (
+from pytest_failure_taxonomy.taxonomy.comparisons import (
     compare_in_unittest,
     compare_sides,
 )
