@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Final
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.logs.log_lines import Tail, read_log
+from pytest_failure_taxonomy.logs.closing_section import ClosingReader, apply_section
+from pytest_failure_taxonomy.logs.log_lines import Reader, Tail, read_log
 from pytest_failure_taxonomy.logs.output_evidence import (
     evidence_of_output,
+    is_cut,
     output_of,
 )
 from pytest_failure_taxonomy.logs.output_readers import (
@@ -129,8 +131,13 @@ def classify_log(
     Raises:
         LogError: it says nothing that could be judged, and there is no exit code.
     """
+    closing = ClosingReader()
     run = evidence_of_log(
-        chunks, stage=stage, exit_code=exit_code, known_markers=known_markers
+        chunks,
+        stage=stage,
+        exit_code=exit_code,
+        known_markers=known_markers,
+        others=(closing,),
     )
     if run is None:
         raise LogError(
@@ -138,6 +145,8 @@ def classify_log(
             "give --exit-code, the exit code of the command that wrote it"
         )
     judgement = judge(run)
+    if closing.found is not None:
+        judgement = apply_section(judgement, closing.found)
     marker = run.marker.name if run.marker and judgement.verdict is not None else None
     answer = _answer(run, judgement, marker)
     change = shown or (lambda text: text)
@@ -154,14 +163,20 @@ def evidence_of_log(
     exit_code: int | None = None,
     known_markers: Iterable[str] = (),
     is_pytest: bool = True,
+    is_whole: bool = False,
+    others: Sequence[Reader] = (),
 ) -> ev.RunEvidence | None:
     """Return what a log tells; `None` if it says nothing and there is no exit code.
 
-    Takes the same as `classify_log`; `is_pytest` is whether the exit code can be that of
-    a pytest in the log.
+    Takes the same as `classify_log`, and:
+
+    Args:
+        is_pytest: the exit code can be that of a pytest in the log.
+        is_whole: the log ends where its command ended.
+        others: further readers of its lines.
     """
     out, other, tools = PytestOutput(), ProgramOutput(known_markers), ToolOutput()
-    tail = read_log(chunks, out, other, tools)
+    tail = read_log(chunks, out, other, tools, *others)
     if exit_code == 0 and out.is_seen and _counts_failures(out, tail):
         exit_code = None  # it is that of `tee`, say, or of `|| true`
     elif exit_code is None and out.job_exit_code is not None:
@@ -172,24 +187,18 @@ def evidence_of_log(
     )
     out.is_seen = out.is_seen or (is_progress and bool(tail.lines))
     told = tools.message(tail.line_count)
-    if out.is_seen and told is not None and _ended_agent(told, out, stage):
-        out.is_seen = False
-    if out.is_seen:
-        told = None
-        run = evidence_of_output(out, exit_code, stage)
-        if exit_code is None and run.exit.code == 0 and other.has_failed_command:
-            run = _evidence_of_command(
-                None, stage
-            )  # pytest passed, and something else did not
-        elif exit_code and not is_pytest and _has_passed(out):
-            run = _evidence_of_command(exit_code, stage)  # likewise
-            run = replace(run, tool_message=tools.message(tail.line_count))
-            out = PytestOutput()
-    else:
-        says_nothing = (
-            other.marker is None and not other.says_something and told is None
+    is_agents = told is not None and _ended_agent(told, out, stage)
+    run = None
+    if out.is_seen and not is_agents:
+        run = _evidence_of_pytest(
+            out, other, exit_code, stage, is_pytest=is_pytest, is_whole=is_whole
         )
-        if exit_code is None and says_nothing:
+    if run is not None:
+        told = None
+    else:
+        out = PytestOutput()
+        says_something = other.marker is not None or other.says_something
+        if exit_code is None and told is None and not says_something:
             return None
         run = replace(_evidence_of_command(exit_code, stage), tool_message=told)
     run = name_libraries(run)
@@ -207,9 +216,49 @@ def _ended_agent(told: ev.ToolMessage, out: PytestOutput, stage: Stage) -> bool:
     )
 
 
-def _has_passed(out: PytestOutput) -> bool:
-    """Tell whether the pytest that printed this came to its end with exit code 0."""
-    return evidence_of_output(out, None, Stage.FINAL_TEST).exit.code == 0
+def _evidence_of_pytest(
+    out: PytestOutput,
+    other: ProgramOutput,
+    code: int | None,
+    stage: Stage,
+    *,
+    is_pytest: bool,
+    is_whole: bool,
+) -> ev.RunEvidence | None:
+    """Return the evidence that pytest has printed; `None` if it isn't what failed.
+
+    A log holds several commands. pytest's last line answers for pytest alone: after a
+    green one, it is whatever came next that failed. And a text without that line which
+    shows no failure is only cut.
+    """
+    run = evidence_of_output(out, code, stage, may_be_cut=not is_whole)
+    if _is_red(run):
+        return run
+    last = out.last_line
+    if last is None:
+        return None if not is_whole and is_cut(out, code) else run
+    if code is None:
+        return None if run.exit.code == 0 and other.has_failed_command else run
+    is_followed = any(line.number > last.number for line in other.lines(()))
+    is_by_plugin = run.coverage or signal_of_exit_code(code) or code in (0, 5)
+    is_of_another = is_followed or not is_pytest
+    return None if is_of_another and not is_by_plugin else run
+
+
+def _is_red(run: ev.RunEvidence) -> bool:
+    """Tell whether pytest itself has said that something failed."""
+    return bool(
+        run.failures
+        or run.collection_failures
+        or run.errors
+        or run.interruptions
+        or run.in_flight
+        or run.workers
+        or run.should_fail
+        or run.gate
+        or run.counts.failed
+        or run.counts.errors
+    )
 
 
 def _counts_failures(out: PytestOutput, tail: Tail) -> bool:

@@ -42,6 +42,8 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 
 _EXIT: Final = "_pytest.outcomes.Exit"
 _CTRL_C: Final = 130
+_PYTESTS_CODES: Final = range(1, 7)
+"""Exit codes with which pytest itself ends in red."""
 _STOPPING: Final = ("stopping after ", "session-timeout:")
 """How the reasons begin with which pytest and pytest-timeout set `session.shouldfail`."""
 _GATE: Final = ("the gate of bench ", "bench ")
@@ -56,7 +58,7 @@ _MAX_SHOWN: Final = 6
 
 
 def evidence_of_output(
-    out: PytestOutput, code: int | None, stage: Stage
+    out: PytestOutput, code: int | None, stage: Stage, *, may_be_cut: bool = False
 ) -> ev.RunEvidence:
     """Return the evidence that the recorder would have left of the run that printed this.
 
@@ -64,6 +66,7 @@ def evidence_of_output(
         out: what was read of the output.
         code: the exit code as a shell shows it, if it is known.
         stage: the stage of the run.
+        may_be_cut: the text may end before pytest did, as a copied log does.
     """
     errors = tuple(_errors(out, code))
     interruptions = tuple(_interruptions(out, code))
@@ -71,6 +74,7 @@ def evidence_of_output(
     finished = any((out.last_line, errors, interruptions, should_fail))
     if out.header is None:  # with -q
         finished = finished or out.is_complete or out.has_summary
+    finished = finished or (may_be_cut and is_cut(out, code))
     counts = _counts(out)
     failures = _test_failures(out, counts)
     run = ev.RunEvidence(
@@ -90,6 +94,18 @@ def evidence_of_output(
         workers=tuple(_workers(out, failures)),
     )
     return replace(run, exit=_exit(out, run, code))
+
+
+def is_cut(out: PytestOutput, code: int | None) -> bool:
+    """Tell whether a text ends before pytest did, and nothing says that pytest died.
+
+    Args:
+        out: what was read of the text.
+        code: the exit code, where it is known; pytest's own say of no death.
+    """
+    died = out.fatal or out.killed_by_plugin or out.faulthandler
+    is_pytests = code is None or code in _PYTESTS_CODES
+    return died is None and is_pytests and out.last_line is None
 
 
 def _first_reason(out: PytestOutput, beginnings: tuple[str, ...]) -> str:
@@ -598,6 +614,7 @@ def output_of(
         test_names=names,
         summary=out.last_line,
         last=last[0] if last else None,
+        is_fragment=out.is_seen and out.header is None and out.last_line is None,
     )
 
 

@@ -252,6 +252,8 @@ class PytestOutput:
             self._feed_block(line)
         elif text.startswith("INTERNALERROR>"):
             self._note_internal_error(line)
+        elif self._section != "summary" and self._begin_piece(line):
+            return
         elif self._section == "summary" and (found := pattern("result").match(text)):
             outcome, nodeid, message = found.groups()
             note(self.results, line, message or "", subject=nodeid, status=outcome)
@@ -303,6 +305,38 @@ class PytestOutput:
         if self._section in _WITH_BLOCKS:
             self.wants_all = True
         return True
+
+    def _begin_piece(self, line: OutputLine) -> bool:
+        """Read a line that only pytest prints though no section was begun: of a copied piece.
+
+        Return whether it was one.
+        """
+        text = line.text.rstrip()
+        if found := pattern("block_title").match(text):
+            self._begin_block(found["title"], line)
+        elif found := pattern("import_failed").match(text):
+            self._begin_block(f"ERROR collecting {found['path']}", line)
+        elif text == "import file mismatch:":
+            self._begin_block("ERROR collecting ", line)
+            self._feed_block(line)
+        elif text.startswith("E   "):
+            self._begin_block("", line)
+            self._feed_block(line)
+        elif found := pattern("loose_result").match(text):
+            outcome, nodeid, message = found.groups()
+            self.is_seen = True
+            note(self.results, line, message or "", subject=nodeid, status=outcome)
+        else:
+            return False
+        return True
+
+    def _begin_block(self, title: str, line: OutputLine) -> None:
+        self.is_seen = True
+        self._section = "failures"
+        self.wants_all = True
+        self._block = Block(title, line)
+        if len(self.blocks) < MAX_NOTED:
+            self.blocks.append(self._block)
 
     def _begin_session(self, line: OutputLine) -> None:
         # If stdout is a pipe, what pytest writes to stderr may come before the header.

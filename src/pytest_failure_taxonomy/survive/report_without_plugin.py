@@ -268,6 +268,7 @@ def _evidence_of_output(
         stage=command.stage,
         exit_code=seen.exit.code,
         is_pytest=was_pytest,
+        is_whole=True,
     )
     if evidence is None or not (
         seen.exit.code or (evidence.recorded and evidence.finished)

@@ -777,6 +777,8 @@ class Output:
     summary: OutputLine | None = None
     """pytest's last line, which is always worth quoting."""
     last: OutputLine | None = None
+    is_fragment: bool = False
+    """Only pieces of what pytest has printed are there."""
 
     def lines_about(self, kind: str) -> tuple[OutputLine, ...]:
         """Return the lines that may speak for a failure of this kind."""

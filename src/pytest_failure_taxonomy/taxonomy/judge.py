@@ -326,7 +326,7 @@ def _verdict(
         reason=primary.reason,
         kind=primary.kind,
         precedence=primary.reason.precedence,
-        confidence="likely" if run.unrecorded else first.confidence,
+        confidence="likely" if _lacks_parts(run) else first.confidence,
         failure_type=failure_type,
         recovery_action=action,
         retryable=_whether_retry_helps(causes, run),
@@ -337,6 +337,12 @@ def _verdict(
         owner=owner_of_most([each.failure for each in primary.findings]),
         charge_to=one_charge([cause.charge_to for cause in causes]),
     )
+
+
+def _lacks_parts(run: RunEvidence) -> bool:
+    """Tell whether a part of what happened is not known."""
+    is_fragment = run.output is not None and run.output.is_fragment
+    return bool(run.unrecorded) or is_fragment
 
 
 def _whether_retry_helps(causes: Sequence[Cause], run: RunEvidence) -> bool | None:
