@@ -6,7 +6,7 @@ import sys
 from types import CodeType, FrameType
 from typing import Any, Final
 
-from pytest_failure_taxonomy.taxonomy.comparisons import Difference, compare_sides
+from pytest_failure_taxonomy.comparisons import Difference, compare_sides
 
 Place = tuple[CodeType, int | None]
 """A function or module, and a line of it."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
+from pytest_failure_taxonomy.comparisons import Difference, compare_sides
 from pytest_failure_taxonomy.hooks import comparisons, exceptions, inspection
 from pytest_failure_taxonomy.hooks.attribution import ask_user
 from pytest_failure_taxonomy.hooks.guard import Faults
@@ -29,7 +30,6 @@ from pytest_failure_taxonomy.redaction.secrets import (
 )
 from pytest_failure_taxonomy.survive.writer import Record, to_json
 from pytest_failure_taxonomy.taxonomy import evidence
-from pytest_failure_taxonomy.taxonomy.comparisons import Difference, compare_sides
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.text import cap_between_words
 

@@ -168,12 +168,9 @@ def evidence_of_log(
 ) -> ev.RunEvidence | None:
     """Return what a log tells; `None` if it says nothing and there is no exit code.
 
-    Takes the same as `classify_log`, and:
-
-    Args:
-        is_pytest: the exit code can be that of a pytest in the log.
-        is_whole: the log ends where its command ended.
-        others: further readers of its lines.
+    Takes the same as `classify_log`. `is_pytest` is whether the exit code can be that of
+    a pytest in the log, `is_whole` whether the log ends where its command ended; `others`
+    read its lines, too.
     """
     out, other, tools = PytestOutput(), ProgramOutput(known_markers), ToolOutput()
     tail = read_log(chunks, out, other, tools, *others)
@@ -239,7 +236,9 @@ def _evidence_of_pytest(
         return None if not is_whole and is_cut(out, code) else run
     if code is None:
         return None if run.exit.code == 0 and other.has_failed_command else run
-    is_followed = any(line.number > last.number for line in other.lines(()))
+    is_followed = not is_whole and any(
+        line.number > last.number for line in other.lines(())
+    )
     is_by_plugin = run.coverage or signal_of_exit_code(code) or code in (0, 5)
     is_of_another = is_followed or not is_pytest
     return None if is_of_another and not is_by_plugin else run

@@ -252,7 +252,7 @@ class PytestOutput:
             self._feed_block(line)
         elif text.startswith("INTERNALERROR>"):
             self._note_internal_error(line)
-        elif self._section != "summary" and self._begin_piece(line):
+        elif self._begin_piece(line):
             return
         elif self._section == "summary" and (found := pattern("result").match(text)):
             outcome, nodeid, message = found.groups()
@@ -311,6 +311,8 @@ class PytestOutput:
 
         Return whether it was one.
         """
+        if self.header is not None or self.conftest is not None or self.last_line:
+            return False
         text = line.text.rstrip()
         if found := pattern("block_title").match(text):
             self._begin_block(found["title"], line)

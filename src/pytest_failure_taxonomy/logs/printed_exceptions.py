@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Final, NamedTuple
 
+from pytest_failure_taxonomy.comparisons import compare_words
 from pytest_failure_taxonomy.logs.printed_tracebacks import (
     PrintedException,
     PrintedFrame,
@@ -27,7 +28,6 @@ from pytest_failure_taxonomy.taxonomy.code_owners import (
     TEST_FILES,
     TEST_FOLDERS,
 )
-from pytest_failure_taxonomy.taxonomy.comparisons import compare_words
 from pytest_failure_taxonomy.taxonomy.judgement import CodeOwner
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.text import with_place

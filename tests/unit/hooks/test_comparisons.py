@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_failure_taxonomy.comparisons import compare_sides
 from pytest_failure_taxonomy.hooks.comparisons import compare_in_unittest
-from pytest_failure_taxonomy.taxonomy.comparisons import compare_sides
 
 TODAY: Final = date(2026, 2, 28)
 TOMORROW: Final = date(2026, 3, 1)

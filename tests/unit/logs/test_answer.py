@@ -169,14 +169,19 @@ def test_exit_code_2_of_a_pytest_that_was_interrupted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_pytest", "kind"), [(True, "exit_status.changed"), (False, "command.failed")]
+    ("is_pytest", "is_whole", "kind"),
+    [
+        (True, True, "exit_status.changed"),
+        (True, False, "command.failed"),
+        (False, True, "command.failed"),
+    ],
 )
 def test_a_pytest_that_passed_in_a_command_that_failed(
-    is_pytest: bool, kind: str
+    is_pytest: bool, is_whole: bool, kind: str
 ) -> None:
-    """Where the exit code is another program's, that one has failed."""
+    """Where the exit code is another program's, or may be, that one has failed."""
     log = b"== 3 passed in 0.1s ==\nfoo.py:1: error: bad\n"
-    run = evidence_of_log([log], exit_code=1, is_pytest=is_pytest)
+    run = evidence_of_log([log], exit_code=1, is_pytest=is_pytest, is_whole=is_whole)
     assert run is not None
     verdict = judge(run).verdict
     assert verdict is not None
