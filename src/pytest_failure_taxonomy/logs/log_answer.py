@@ -183,7 +183,7 @@ def evidence_of_log(
         pattern("progress").fullmatch(line.text) for line in tail.lines
     )
     out.is_seen = out.is_seen or (is_progress and bool(tail.lines))
-    told = tools.message(tail.line_count)
+    told = tools.message(tail)
     is_agents = told is not None and _ended_agent(told, out, stage)
     run = None
     if out.is_seen and not is_agents:

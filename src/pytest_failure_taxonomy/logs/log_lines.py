@@ -1,8 +1,9 @@
 """Open a log of any size and encoding, and read what can matter, in bounded memory.
 
-Only a few lines of a log say why a run failed. They are recognised by how they begin or by one
-search for a few words, and only these are decoded and cleaned. A reader that is in the middle of
-something asks for all lines until it is done. Who looks for a marker alone reads none of them.
+Only a few lines of a log say why a run failed. They are found by one search of each block for how
+they begin and for a few words, and only these are decoded and cleaned. A reader that is in the
+middle of something asks for all lines until it is done. Who looks for a marker alone reads none of
+them.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import math
 import os
 import re
 import stat
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, Final, Protocol
 
 from pytest_failure_taxonomy.documents.content import STDIN, open_stdin, why_unread
 from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.errors import LogError
+from pytest_failure_taxonomy.logs.prefixes import without_prefixes
 from pytest_failure_taxonomy.system.files import name_of_special_file
 from pytest_failure_taxonomy.taxonomy.evidence import OutputLine
 from pytest_failure_taxonomy.taxonomy.judgement import (
@@ -32,10 +33,12 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
 CHUNK_BYTES: Final = 1 << 20
 MAX_STREAM_BYTES: Final = 1 << 30
 """More is read only of a file that says that it has more: a pipe may never end."""
-MAX_LINE_BYTES: Final = 32_768
-"""Of a longer line, the first and the last half of this are read."""
+MAX_LINE_BYTES: Final = 4_096
+"""Of a longer line, the first and the last half of this are read, with a mark between them."""
 TAIL_BYTES: Final = 65_536
 """How much of the end is always kept, whatever is in it."""
+MAX_TAIL_LINES: Final = 2_000
+"""Lines of it that are kept."""
 
 MAX_BEFORE_FAILURE: Final = 40
 """Lines that are kept from before the end of a command that failed."""
@@ -44,37 +47,84 @@ MAX_MARKER_LINE_BYTES: Final = 4_096
 """The longest line of a marker, with its blanks and its line ending."""
 
 _RIGHT: Final = "give the file of a log"
-_HALF: Final = MAX_LINE_BYTES // 2
-_BEGINNING: Final = re.compile(
+_CUT_MARK: Final = "\u2026".encode()
+_HALF: Final = (MAX_LINE_BYTES - len(_CUT_MARK)) // 2
+_BEGINNING: Final = (
     rb"[=_!+\[EFIN.\x1b$]|(?:not )?ok|[0-9]+ (?:[a-z]+(?: in |, )|workers? \[)"
-    rb"| *[0-9]+[.)] | *\[-\]"
+    rb"|[0-9]+[.)] | [ ]*(?:[0-9]+[.)] |\[-\])"
     rb"|[0-9][0-9-]{9}T\S+ [^\n]{0,4}?"
     rb"(?:[=_!+\[EFIN.>\x1b]|[0-9]+ (?:[a-z]+(?: in |, )|workers? \[)|[0-9]+\) )"
 )
 """How lines of pytest's output begin that matter, and coloured ones; also where a CI system has put
 a timestamp before them."""
-_WORDS: Final = re.compile(
-    rb"::|%\]|rror|ERROR|INTERNAL|passed|test session|Exception"
-    rb"|FAIL|failed|Fatal|fatal|Timeout|node down|crashed|collect|Traceback"
-    rb"|GZA_FAILURE|maximum allowed|no tests ran|exit code|Killed|fault|Terminated|Abort|panic"
-    rb"|Docker|docker|daemon|Podman|ssh: |npm ERR|No solution|Failed|timed out|Permission denied"
-    rb"|Max retries|Credentials|Caused by|key verification|kex_"
-    rb"|found|No such file|No module|space left|connect to |ECONN|ENOSPC|Disk quota|disk quota"
-    rb"|recognized as|EOF while|passing|failing|Ran [0-9]|Tests run"
-    rb"|exited with|\[group\]Run|display|resol|annot (?:find|open)|ould not |NOT_FOUND|Missing X"
-    rb"|aborted|defined|unknown |nrecogni|Reason: |Dubious|issues|tests |matching|dial tcp"
-    rb"|Failure to|Unable to|No output has|exceeded|longer than|Tests  |TOTAL: "
-    rb"|\.[A-Za-z]{1,6}: ?[0-9]+[:,]|\xe2\x9c[\x95-\x98]|\xe2\x9d\x8c|\xe2\x97\x8f"
-    rb"|[Ll]imit|oo long|verloaded|ontext|EXHAUSTED|API key|credentials|redits|disconnected"
-    rb"|llama|litellm|reduce the length|xception|[Pp]atch|toomany|browsers|checksum of"
-    rb"|cache key|canceled|Because |Interrupt|\^C|HTTP Request: |success|received|[Hh]unk"
-    rb"|requires|module provides|too many|- [^ ]+\.py:[0-9]+ |go\.mod"
-    rb"|flaky|xecutable|ERESOLVE|'resolved'|API Error"
-    rb"|xec format|No rule to make|NotFound|npm ci|lockfile|over its|budget|dubious"
-    rb"|shutdown signal|pull access|with arch|missing dependencies"
-    rb"|usage:|rootdir: |\.py [.FEsxXRup]|Z [0-9=_!+\[FIN.>\x1b]"
+_WORDS: Final = (
+    *("::", r"%\]", "rror", "ERROR", "INTERNAL", "passed", "test session", "Exception"),
+    *("FAIL", "failed", "Fatal", "fatal", "Timeout", "node down", "crashed", "collect"),
+    *("Traceback", "GZA_FAILURE", "maximum allowed", "no tests ran", "exit code"),
+    *("Killed", "fault", "Terminated", "Abort", "panic", "Docker", "docker", "daemon"),
+    *("Podman", "ssh: ", "npm ERR", "No solution", "Failed", "timed out"),
+    *("Permission denied", "Max retries", "Credentials", "Caused by"),
+    *("key verification", "kex_", "found", "No such file", "No module", "space left"),
+    *("connect to ", "ECONN", "ENOSPC", "Disk quota", "disk quota", "recognized as"),
+    *("EOF while", "passing", "failing", "Ran [0-9]", "Tests run", "exited with"),
+    *(r"\[group\]Run", "display", "resol", "annot (?:find|open)", "ould not "),
+    *("NOT_FOUND", "Missing X", "aborted", "defined", "unknown ", "nrecogni"),
+    *("Reason: ", "Dubious", "issues", "tests ", "matching", "dial tcp", "Failure to"),
+    *("Unable to", "No output has", "exceeded", "longer than", "Tests  ", "TOTAL: "),
+    *(r"\.[A-Za-z]{1,6}: ?[0-9]+[:,]", r"\.py [.FEsxXRup]"),
+    *("oo long", "verloaded", "ontext", "EXHAUSTED"),
+    *("API key", "credentials", "redits", "disconnected"),
+    *("llama", "litellm", "reduce the length", "xception"),
+    *("toomany", "browsers", "checksum of", "cache key"),
+    *("canceled", "Because ", "Interrupt", r"\^C"),
+    *("HTTP Request: ", "success", "received", "requires"),
+    *("module provides", "too many", r"- [^ ]+\.py:[0-9]+ ", r"go\.mod"),
+    *("flaky", "xecutable", "ERESOLVE", "'resolved'"),
+    *("API Error", "xec format", "No rule to make", "NotFound"),
+    *("npm ci", "lockfile", "over its", "budget"),
+    *("dubious", "shutdown signal", "pull access", "with arch"),
+    *("missing dependencies", "Limit", "limit", "Patch"),
+    *("patch", "Hunk", "hunk"),
+    *(
+        "\u2715",
+        "\u2716",
+        "\u2717",
+        "\u2718",
+        "\u274c",
+        "\u25cf",
+        "usage:",
+        "rootdir: ",
+    ),
+    r"Z [0-9=_!+\[FIN.>\x1b]",
 )
-_COMMAND_FAILED: Final = re.compile(rb"exited with (?:code .?)?[1-9]|exit code [1-9]")
+"""What is in lines that matter, as patterns that begin with a letter that stands for itself."""
+
+
+def _by_first_letter(patterns: Iterable[str]) -> bytes:
+    """Return one pattern for several, which tries only those that begin as the text does."""
+    groups: dict[bytes, list[bytes]] = {}
+    for each in patterns:
+        raw = each.encode()
+        length = 2 if raw.startswith(b"\\") else 1
+        groups.setdefault(raw[:length], []).append(raw[length:])
+    return b"|".join(
+        first + b"(?:" + b"|".join(rests) + b")" for first, rests in groups.items()
+    )
+
+
+_MATTERS: Final = re.compile(
+    rb"(?:\n(?:%(beginning)b)|\r(?:%(beginning)b)|%(words)b)[^\n]*"
+    % {b"beginning": _BEGINNING, b"words": _by_first_letter(_WORDS)}
+)
+"""A line that matters, from the newline before it or from the word in it."""
+_COMMAND_FAILED: Final = re.compile(rb"exit(?:ed with (?:code .?)?[1-9]| code [1-9])")
+BYTES_A_LINE: Final = 64
+"""The least length, on average over a block, of lines that are all looked at: of a block with more
+of them, which only repetitions fill, the first ones and the last ones are."""
+MAX_FIRST_LINES: Final = 2_000
+"""Lines of a block that are looked at, however short they are."""
+MAX_LAST_LINES: Final = 1_000
+"""Lines of its end that are looked at in any case."""
 _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, None),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -93,6 +143,8 @@ _STAMP: Final = re.compile(
     r"(?:Z|[+-][0-9]{2}:?[0-9]{2})\]?(?: [0-9]{2}[OE][ +])? ?"
 )
 """The timestamp of a line by GitHub, GitLab (with number and name of the stream) and Jenkins."""
+_FIRST_OF_STAMP: Final = frozenset("0123456789[\ufeff")
+_NEWLINE: Final = ord("\n")
 
 
 class Reader(Protocol):
@@ -111,6 +163,9 @@ class Tail:
 
     def __init__(self) -> None:
         self._kept = b""
+        self._lines: list[OutputLine] | None = None
+        self.has_failure = False
+        """A CI system says that a command failed."""
         self.before_failure: list[OutputLine] = []
         """The last lines before a CI system says that a command failed, the first one."""
         self.line_count = 0
@@ -120,7 +175,8 @@ class Tail:
         """Add the next whole lines."""
         self.byte_count += len(block)
         self.line_count += block.count(b"\n")
-        self._kept = (self._kept + block)[-TAIL_BYTES:]
+        self._kept = (self._kept + block[-TAIL_BYTES:])[-TAIL_BYTES:]
+        self._lines = None
 
     @property
     def is_all(self) -> bool:
@@ -129,17 +185,43 @@ class Tail:
 
     @property
     def lines(self) -> list[OutputLine]:
-        """The last lines that are not blank; the first one may be cut."""
-        raw = (
-            self._kept.splitlines()
-            if b"\n" not in self._kept
-            else self._kept.split(b"\n")[:-1]
-        )
-        first = self.line_count - len(raw) + 1
-        lines = (
-            OutputLine(number, clean(each)) for number, each in enumerate(raw, first)
-        )
-        return [line for line in lines if line.text.strip()]
+        """The last lines that are not blank."""
+        if self._lines is None:
+            self._lines = [line for line in self._last_lines() if line.text.strip()]
+        return self._lines
+
+    def note_failure(self, before: bytes) -> None:
+        """Note the lines before the first line that says that a command failed.
+
+        Args:
+            before: the lines of the same block before it.
+        """
+        self.has_failure = True
+        count = MAX_BEFORE_FAILURE - 1
+        raw = before.rsplit(b"\n", count + 1)[-count - 1 : -1]
+        first = self.line_count + before.count(b"\n") - len(raw) + 1
+        lines = _numbered(raw, first)
+        earlier = self._last_lines()[len(lines) - count :] if len(lines) < count else []
+        self.before_failure = earlier + lines
+
+    def _last_lines(self) -> list[OutputLine]:
+        raw = self._kept.split(b"\n")[:-1]
+        if not self.is_all and len(raw) > 1:  # the first one is cut
+            del raw[0]
+        elif not self.is_all:
+            raw = [_CUT_MARK + each for each in raw]
+        raw = raw[-MAX_TAIL_LINES:]
+        return _numbered(raw, self.line_count - len(raw) + 1)
+
+
+def _numbered(raw: Sequence[bytes], first: int) -> list[OutputLine]:
+    """Return lines as they are shown.
+
+    Args:
+        raw: the lines.
+        first: the number of the first one.
+    """
+    return [OutputLine(number, clean(each)) for number, each in enumerate(raw, first)]
 
 
 @contextmanager
@@ -227,45 +309,107 @@ def chunks_of_text(text: str) -> Iterator[bytes]:
 def read_log(chunks: Iterable[bytes], *readers: Reader) -> Tail:
     """Feed the lines of a log that can matter to readers, and return its end."""
     tail = Tail()
-    recent: deque[tuple[int, bytes]] = deque(maxlen=MAX_BEFORE_FAILURE)
-    for block in _whole_lines(chunks):
-        number = tail.line_count
-        if b"\x00" in block:  # UTF-16 without a byte order mark
-            block = block.replace(b"\x00", b"")  # noqa: PLW2901 - the same lines
+    # NULs are in UTF-16 without a byte order mark.
+    blocks = (block.replace(b"\x00", b"") for block in _whole_lines(chunks))
+    for block in without_prefixes(blocks):
+        _read_block(block, tail, readers)
         tail.add(block)
-        for raw in block[:-1].split(b"\n"):
-            number += 1
-            raw = _shown_part(raw)  # noqa: PLW2901 - what a reader of the log sees of it
-            recent.append((number, raw))
-            if not (
-                _BEGINNING.match(raw)
-                or _WORDS.search(raw)
-                or any(reader.wants_all for reader in readers)
-            ):
-                continue
-            if not tail.before_failure and _COMMAND_FAILED.search(raw):
-                tail.before_failure = [
-                    OutputLine(at, clean(each)) for at, each in recent
-                ][:-1]
-            line = OutputLine(number, clean(raw))
-            for reader in readers:
-                reader.feed(line)
     return tail
+
+
+def _read_block(block: bytes, tail: Tail, readers: Sequence[Reader]) -> None:
+    """Feed the lines of a block that can matter to readers.
+
+    Args:
+        block: whole lines.
+        tail: the end of what came before them.
+        readers: those to feed.
+    """
+    text = b"\n" + block
+    number = tail.line_count + 1
+    position = 1  # of the next line, which has this number
+    left = max(len(block) // BYTES_A_LINE, MAX_FIRST_LINES) * len(readers)
+    found = _lines_that_matter(text, position)
+    start, stop = next(found)
+    while True:
+        wanting = [reader for reader in readers if reader.wants_all]
+        if position == start or not wanting:
+            number += text.count(b"\n", position, start)
+            position, end, wanting = start, stop, list(readers)
+            start, stop = next(found)
+        else:
+            end = text.find(b"\n", position)
+        if position >= len(text):
+            return
+        raw = _shown_part(text[position:end])
+        if not tail.has_failure and _COMMAND_FAILED.search(raw):
+            tail.note_failure(text[1:position])
+        line = OutputLine(number, _text_of(raw))
+        for reader in wanting:
+            reader.feed(line)
+        number += 1
+        position = end + 1
+        left -= len(wanting)
+        if left <= 0:
+            left = MAX_LAST_LINES * len(readers)
+            last = _start_of_last_lines(text, position)
+            number += text.count(b"\n", position, last)
+            position = last
+            found = _lines_that_matter(text, position)
+            start, stop = next(found)
+
+
+def _lines_that_matter(text: bytes, position: int) -> Iterator[tuple[int, int]]:
+    """Yield where lines begin and end that matter, and then, for ever, the end of the text.
+
+    Args:
+        text: begins and ends with a newline.
+        position: where to begin, at the start of a line.
+    """
+    for found in _MATTERS.finditer(text, position - 1):
+        start = found.start()
+        if text[start] != _NEWLINE:
+            start = text.rfind(b"\n", 0, start)
+        yield start + 1, found.end()
+    while True:
+        yield len(text), len(text)
+
+
+def _start_of_last_lines(text: bytes, position: int) -> int:
+    """Return where the last lines of a text begin, or a position if that is behind it."""
+    start = len(text) - 1
+    for _ in range(MAX_LAST_LINES):
+        start = text.rfind(b"\n", position, start)
+        if start < 0:
+            return position
+    return start + 1
 
 
 def clean(raw: bytes) -> str:
     """Decode a line, and remove its colours, timestamp, NULs and line ending."""
+    raw = raw.replace(b"\x00", b"").rstrip(b"\n")
+    return _text_of(_shown_part(raw))
+
+
+def _text_of(raw: bytes) -> str:
+    """Decode what is shown of a line, and remove its colours and timestamp."""
     if len(raw) > MAX_LINE_BYTES:
-        raw = raw[:_HALF] + raw[-_HALF:]
-    text = _shown_part(raw.replace(b"\x00", b"").rstrip(b"\n")).decode(
-        "utf-8", "replace"
-    )
+        raw = _cut(raw)
+    text = raw.decode("utf-8", "replace")
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
-    stamp = _STAMP.match(text)
-    if stamp is not None:
-        text = text[stamp.end() :]
+    if text[:1] in _FIRST_OF_STAMP or "\t" in text:
+        stamp = _STAMP.match(text)
+        if stamp is not None:
+            text = text[stamp.end() :]
     return text
+
+
+def _cut(raw: bytes) -> bytes:
+    """Return the ends of a line that is too long, with a mark between them."""
+    if len(raw) <= MAX_LINE_BYTES:
+        return raw
+    return raw[:_HALF] + _CUT_MARK + raw[-_HALF:]
 
 
 def _shown_part(raw: bytes) -> bytes:
@@ -277,18 +421,30 @@ def _shown_part(raw: bytes) -> bytes:
 
 
 def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield pieces that end with a newline; the middle of a very long line is dropped."""
+    """Yield big pieces that end with a newline; the middle of a very long line is dropped."""
     carried = b""
-    for chunk in chunks:
+    for chunk in _big_chunks(chunks):
         end = chunk.rfind(b"\n") + 1
         if end:
             yield carried + chunk[:end]
             carried = b""
-        carried += chunk[end:]
-        if len(carried) > MAX_LINE_BYTES:
-            carried = carried[:_HALF] + carried[-_HALF:]
+        carried = _cut(carried + chunk[end:])
     if carried:
         yield carried + b"\n"
+
+
+def _big_chunks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes in fewer pieces: a pipe brings small ones."""
+    pieces: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        pieces.append(chunk)
+        size += len(chunk)
+        if size >= CHUNK_BYTES // 2:
+            yield b"".join(pieces)
+            pieces = []
+            size = 0
+    yield b"".join(pieces)
 
 
 # Markers.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
+from pytest_failure_taxonomy.logs.line_patterns import literal_of
 from pytest_failure_taxonomy.logs.printed_tracebacks import (
+    MAX_MESSAGE_CHARACTERS,
     MAX_MESSAGE_LINES,
     PrintedException,
     TracebackReader,
@@ -17,8 +19,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     OutputLine,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace, value
-
-_Find = Callable[[str], re.Match[str] | None]
 
 
 @cache
@@ -31,16 +31,43 @@ def pattern(name: str) -> re.Pattern[str]:
     return re.compile(patterns[name])
 
 
+class _Wordings:
+    """What a line outside the sections can say."""
+
+    def __init__(self) -> None:
+        table = packaged_table("output")["wordings"]
+        self._sorts = {name: sort for sort, names in table.items() for name in names}
+        self._before = _one_of({**table["figures"], **table["errors"]})
+        self._within = {
+            name: literal_of(each) for name, each in table["within"].items()
+        }
+        self._after = _one_of(table["ends"])
+
+    def find(self, text: str) -> tuple[str, str, re.Match[str]] | None:
+        """Return sort, name and match of the first wording that fits a line."""
+        found = self._before.match(text)
+        if found is None:
+            for name, literal in self._within.items():
+                if literal in text and (match := pattern(name).search(text)):
+                    return "within", name, match
+            found = self._after.match(text)
+        if found is None:
+            return None
+        name = str(found.lastgroup)
+        match = pattern(name).match(text)
+        assert match is not None  # noqa: S101 - it is a part of what fits
+        return self._sorts[name], name, match
+
+
+def _one_of(wordings: Mapping[str, str]) -> re.Pattern[str]:
+    """Return one pattern for several, with a group for each."""
+    groups = [f"(?P<{name}>{each})" for name, each in wordings.items()]
+    return re.compile("|".join(groups))
+
+
 @cache
-def _wordings() -> Sequence[tuple[str, str, _Find]]:
-    """Return sort, name and search of what a line outside the sections can say."""
-    wordings = []
-    for sort, names in packaged_table("output")["wordings"].items():
-        for name in names:
-            regex = pattern(name)
-            find = regex.search if sort == "within" else regex.match
-            wordings.append((sort, name, find))
-    return wordings
+def _wordings() -> _Wordings:
+    return _Wordings()
 
 
 class Block:
@@ -56,24 +83,21 @@ class Block:
         self.plain: list[str] = []
         """Lines that are of no traceback, such as `[XPASS(strict)] why`."""
         self._traceback = TracebackReader()
-        self._captured_stream = ""
-        self.captured: dict[str, list[str]] = {}
-        """The last lines of what was captured, by stream."""
+        self._is_captured = False
+        self._room = MAX_MESSAGE_CHARACTERS
 
     def add(self, line: OutputLine) -> None:
         """Read the next line of the block."""
         text = line.text
         is_title = text.startswith("-") and text.endswith("-")
-        if is_title and (match := pattern("captured").match(text)):
-            self._captured_stream = match["stream"]
-            self.captured[self._captured_stream] = []
-        elif self._captured_stream:  # the test's own output may look like anything
-            kept = self.captured[self._captured_stream]
-            kept.append(text)
-            del kept[:-MAX_MESSAGE_LINES]
-        elif self._traceback.feed(line) or text.startswith("[gw"):
+        if is_title and " Captured " in text:
+            self._is_captured = True
+        if self._is_captured:  # the test's own output may look like anything
             return
-        elif len(self.plain) < MAX_MESSAGE_LINES:
+        if self._traceback.feed(line) or text.startswith("[gw"):
+            return
+        self._room -= len(text)
+        if len(self.plain) < MAX_MESSAGE_LINES and self._room >= 0:
             self.plain.append(text)
 
     @property
@@ -216,6 +240,7 @@ class PytestOutput:
         """What was printed between exclamation marks."""
         self.internal: list[list[OutputLine]] = []
         """The lines of each internal error."""
+        self._internal_count = 0
         self.errors: list[Noted] = []
         self.usage_details: list[Noted] = []
         self.conftest: Noted | None = None
@@ -388,9 +413,12 @@ class PytestOutput:
         self.is_seen = True
         last = self.internal[-1] if self.internal else [line]
         goes_on = last[-1].number + 1 == line.number
-        if goes_on and len(last) < MAX_NOTED:
+        if self._internal_count == MAX_NOTED:
+            return
+        self._internal_count += 1
+        if goes_on and self.internal:
             last.append(line)
-        elif len(self.internal) < MAX_NOTED:
+        else:
             self.internal.append([line])
 
     def _feed_traceback(self, line: OutputLine) -> None:
@@ -421,18 +449,17 @@ class PytestOutput:
                 self.traceback.append(line)
 
     def _feed_wording(self, line: OutputLine) -> None:
-        for sort, name, look in _wordings():
-            found = look(line.text)
-            if found is None:
-                continue
-            if sort == "within":
-                self._note_within(name, line, found)
-            elif sort == "errors":
-                self._note_error(name, line, found)
-            else:
-                self._note_figure(name, line, found)
+        wording = _wordings().find(line.text)
+        if wording is None:
+            self._feed_progress(line)
             return
-        self._feed_progress(line)
+        sort, name, found = wording
+        if sort == "within":
+            self._note_within(name, line, found)
+        elif sort == "errors":
+            self._note_error(name, line, found)
+        else:
+            self._note_figure(name, line, found)
 
     def _note_error(self, name: str, line: OutputLine, found: re.Match[str]) -> None:
         """Note an error of pytest's, or one that may be."""
@@ -510,8 +537,8 @@ class PytestOutput:
     def _feed_progress(self, line: OutputLine) -> None:
         """Note the results on a line, and which test is running."""
         text = line.text.rstrip()
-        self.is_complete = pattern("complete").match(text) is not None
-        if match := pattern("verbose").match(text):
+        self.is_complete = "[100%]" in text and bool(pattern("complete").match(text))
+        if "::" in text and (match := pattern("verbose").match(text)):
             nodeid = match["nodeid"]
             outcome = match["before"] or match["after"]
             self.running = None

@@ -19,6 +19,8 @@ from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.text import join_statement
 
 MAX_MESSAGE_LINES: Final = 40
+MAX_MESSAGE_CHARACTERS: Final = 16_384
+"""How much is kept of one message: the first line, and others as far as there is room."""
 MAX_OUTER_FRAMES: Final = 20
 """Frames that are kept of the outer end of a traceback."""
 MAX_INNER_FRAMES: Final = 40
@@ -205,9 +207,13 @@ class TracebackReader:
             self._messages = []
             self._message_line = line
             self._located_type = ""
-        if len(self._messages) < MAX_MESSAGE_LINES:
-            self._messages.append(words)
+        self._add_to_message(words)
         self._was_message = True
+
+    def _add_to_message(self, text: str) -> None:
+        has_room = sum(map(len, self._messages)) + len(text) <= MAX_MESSAGE_CHARACTERS
+        if len(self._messages) < MAX_MESSAGE_LINES and has_room:
+            self._messages.append(text)
 
     def _feed_entry(self, text: str) -> bool:
         if _SEPARATOR.match(text):
@@ -278,8 +284,7 @@ class TracebackReader:
         if text.startswith(_NATIVE) and not self._in_groups_words:
             self._begin(is_native=True)
         elif self._in_groups_words and self._message_line is not None:
-            if len(self._messages) < MAX_MESSAGE_LINES:
-                self._messages.append(text)
+            self._add_to_message(text)
         elif match := _NATIVE_FRAME.match(text):
             self._close_frame()
             self._messages = []
@@ -291,8 +296,7 @@ class TracebackReader:
         elif text or self._messages:
             self._close_frame()
             self._message_line = self._message_line or line
-            if len(self._messages) < MAX_MESSAGE_LINES:
-                self._messages.append(text)
+            self._add_to_message(text)
 
     # Frames.
 

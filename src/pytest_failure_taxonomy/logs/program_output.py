@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final
 
+from pytest_failure_taxonomy.logs.line_patterns import LinePattern
 from pytest_failure_taxonomy.logs.output_readers import pattern
 from pytest_failure_taxonomy.logs.tool_output import MAX_COLUMNS
 from pytest_failure_taxonomy.taxonomy import packaged_table
@@ -24,6 +24,8 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
 
 MAX_TESTS: Final = 10_000
 """Names of tests that are kept of one command."""
+MAX_NAME: Final = 300
+"""Characters that are kept of a name."""
 MAX_FIRST: Final = 6
 """Lines of each sort that are kept from the start of a command's output: what follows is often a
 consequence."""
@@ -34,8 +36,8 @@ MAX_OTHERS: Final = 4
 
 
 @cache
-def _pattern(name: str) -> re.Pattern[str]:
-    """Return the patterns of a table as one, for the beginning of a line."""
+def _pattern(name: str) -> LinePattern:
+    """Return the patterns of a table, for the beginning of a line."""
     table = packaged_table("programs")
     rows = table[name]
     patterns: list[str] = []
@@ -44,10 +46,9 @@ def _pattern(name: str) -> re.Pattern[str]:
             patterns.append(row)
         else:
             patterns += row["patterns"]
-    before, alternatives = table["before"], "|".join(patterns)
     # Blanks that were passed over are not tried again, or a line of them would take
     # quadratic time.
-    return re.compile(rf"(?>[ \t]*){before}(?:{alternatives})")
+    return LinePattern(patterns, before=rf"(?>[ \t]*){table['before']}")
 
 
 class _Lines:
@@ -99,7 +100,7 @@ class _Command:
         if not name:
             self.unnamed_count += 1
         elif len(self.tests) < MAX_TESTS:
-            self.tests[name.strip()] = None
+            self.tests[name.strip()[:MAX_NAME]] = None
 
     def count_failed(self, text: str) -> None:
         """Add the failed tests that a line counts, if it is the last of a runner."""
@@ -164,9 +165,11 @@ class ProgramOutput:
         is_error = pattern("error_words").search(text) is not None
         sort = command.errors if is_error else None
         decisive = _pattern("decisive").match(text)
-        if _pattern("echoes").match(text):
+        match = decisive or _pattern("located").match(text)
+        has_sort = bool(is_error or match or followed)
+        if has_sort and _pattern("echoes").match(text):
             sort = command.echoes if is_error else None
-        elif match := decisive or _pattern("located").match(text):
+        elif match is not None:
             is_error = is_error or decisive is not None
             sort = command.decisive
             if match.lastindex:
@@ -176,7 +179,7 @@ class ProgramOutput:
         elif _pattern("warned").match(text):
             sort = command.warnings
             is_error = False
-        elif _pattern("harmless").match(text):
+        elif has_sort and _pattern("harmless").match(text):
             sort = None
         elif followed is not None:
             sort = followed

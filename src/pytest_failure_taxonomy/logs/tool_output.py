@@ -10,6 +10,8 @@ import re
 from functools import cache
 from typing import Final, NamedTuple, cast
 
+from pytest_failure_taxonomy.logs.line_patterns import LinePattern, literal_of
+from pytest_failure_taxonomy.logs.log_lines import Tail
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import (
     OutputLine,
@@ -31,10 +33,29 @@ class Wording(NamedTuple):
     tool: str
     cause: ToolCause
     pattern: re.Pattern[str]
+    literal: str
+    """A part of every text that the pattern fits; in small letters where it ignores case."""
+    beginning: str = ""
+    """What it begins with, if any text may follow that."""
     is_vague: bool = False
     """A better message may stand before it."""
     within: int = MAX_LINES_AFTER
     """How far from the end it may be."""
+
+    def find(self, text: str, small: str) -> re.Match[str] | None:
+        """Return where a line says it.
+
+        Args:
+            text: the line.
+            small: the same in small letters.
+        """
+        ignores_case = self.pattern.flags & re.IGNORECASE
+        if self.literal not in (small if ignores_case else text):
+            return None
+        if self.beginning:
+            # What passes over any text fits at the first place of it, or at none.
+            return self.pattern.match(text, text.find(self.beginning))
+        return self.pattern.search(text)
 
     @property
     def is_of_service(self) -> bool:
@@ -50,21 +71,33 @@ def tool_wordings() -> tuple[Wording, ...]:
             tool=each.service,
             cause=cast("ToolCause", each.kind),
             pattern=re.compile(each.pattern),
+            literal=literal_of(each.pattern),
+            beginning=_before_any_text(each.pattern),
             is_vague=each.is_vague,
         )
         for each in service_wordings()
     ]
     for row in packaged_table("tools")["wording"]:
         for words in row["patterns"]:
+            pattern = words.removeprefix("~")
             wording = Wording(
                 tool=row["tool"],
                 cause=row["cause"],
-                pattern=re.compile(words.removeprefix("~")),
+                pattern=re.compile(pattern),
+                literal=literal_of(pattern),
+                beginning=_before_any_text(pattern),
                 is_vague=words.startswith("~"),
                 within=row.get("within", MAX_LINES_AFTER),
             )
             wordings.append(wording)
     return tuple(wordings)
+
+
+def _before_any_text(pattern: str) -> str:
+    """Return the text that a pattern begins with before `.*`; empty if it begins otherwise."""
+    beginning, any_text, _ = pattern.partition(".*")
+    is_text = any_text and re.escape(beginning).replace("\\ ", " ") == beginning
+    return beginning if is_text else ""
 
 
 _ANY: Final = re.compile(
@@ -109,9 +142,9 @@ MAX_LINES_AFTER_RETRY: Final = 10
 
 
 @cache
-def _tally() -> re.Pattern[str]:
+def _tally() -> LinePattern:
     """Return what test runners say when they have run tests."""
-    return re.compile("|".join(packaged_table("tools")["ran"]))
+    return LinePattern(packaged_table("tools")["ran"])
 
 
 @cache
@@ -143,9 +176,12 @@ class ToolOutput:
 
     def feed(self, line: OutputLine) -> None:
         """Read the next line."""
-        text = line.text[:MAX_COLUMNS]
-        if _tally().search(text):
+        if _tally().match(line.text[:MAX_COLUMNS]):
             self._last_tally = line.number
+
+    def _read(self, line: OutputLine) -> None:
+        """Read a line of the end."""
+        text = line.text[:MAX_COLUMNS]
         has_noted = self._clear is not None or self._vague is not None
         if has_noted and (over := _over().search(text)):
             self._forget(str(over.lastgroup))
@@ -159,8 +195,9 @@ class ToolOutput:
         wordings = tool_wordings()
         if _OF_SERVICE.search(text) is None:
             wordings = wordings[len(service_wordings()) :]
+        small = text.lower()
         for wording in wordings:
-            if match := wording.pattern.search(text):
+            if match := wording.find(text, small):
                 self._note_wording(line, wording, match)
                 break
 
@@ -179,7 +216,6 @@ class ToolOutput:
                 self._installed = re.compile(
                     rf"(?i)(?:^|[\s/(]){bare}(?:[ @-]|==| \()v?\d"
                 )
-                self.wants_all = True
         if wording.is_vague:
             self._vague = line, wording
         elif self._retried is not None and _NOTHING_FOUND in match.string:
@@ -200,7 +236,6 @@ class ToolOutput:
 
     def _forget_installed(self) -> None:
         self._installed = None
-        self.wants_all = False
 
     def _look_whether_over(
         self, line: OutputLine, noted: OutputLine, wording: Wording
@@ -216,12 +251,16 @@ class ToolOutput:
         if is_far or self._clear is None:
             self._forget_installed()
 
-    def message(self, line_count: int) -> ToolMessage | None:
-        """Return why a tool has failed; `None` if none says so near the end.
+    def _begin(self) -> None:
+        """Forget what an earlier look at the end has found."""
+        self._clear = self._vague = self._retried = self._installed = None
 
-        Args:
-            line_count: how many lines the output has.
-        """
+    def message(self, tail: Tail) -> ToolMessage | None:
+        """Return why a tool has failed; `None` if none says so near the end."""
+        self._begin()
+        for each in tail.lines:
+            if each.number >= tail.line_count - MAX_LINES_AFTER:
+                self._read(each)
         for noted in filter(None, (self._clear, self._vague)):
             line, wording = noted
             last = line
@@ -230,7 +269,7 @@ class ToolOutput:
                 and self._retried is not None
             ):
                 last = self._retried
-            if last.number < line_count - wording.within:
+            if last.number < tail.line_count - wording.within:
                 continue
             means = packaged_table("tools")["causes"][wording.cause]
             before = line.number if means.get("any_stage") else 0

@@ -48,7 +48,7 @@ def test_what_tools_say(tool: str, cause: str, text: str) -> None:
     """The tool and the cause are read, and the verdict says whether a retry can help, and why."""
     log = f"{BEGINNING}{text}\n[notice] A new release of pip is available\n"
     tools = ToolOutput()
-    told = tools.message(read_log(chunks_of_text(log), tools).line_count)
+    told = tools.message(read_log(chunks_of_text(log), tools))
     assert told is not None
     assert (told.tool, told.cause) == (tool, cause)
     assert told.line.text in text
