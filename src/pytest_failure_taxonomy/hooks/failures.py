@@ -31,6 +31,7 @@ from pytest_failure_taxonomy.redaction.secrets import (
 from pytest_failure_taxonomy.survive.writer import Record, to_json
 from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.taxonomy.words import ASYNC_TEST, PLUGINS_FOR_ASYNC
 from pytest_failure_taxonomy.text import cap_between_words
 
 if TYPE_CHECKING:
@@ -42,10 +43,6 @@ T = TypeVar("T")
 _ATTRIBUTE: Final = "_failure_taxonomy"
 """The attribute by which a worker's report carries the description to the controller."""
 
-_ASYNC_TEST: Final = "async def functions are not natively supported"
-"""What pytest says of an async test that no plugin has taken."""
-_PLUGINS_FOR_ASYNC: Final = {"asyncio": "pytest-asyncio", "anyio": "anyio"}
-"""Plugins that take only tests which are marked for them, unless they are told otherwise."""
 
 MAX_NOTED: Final = 20
 """Warnings and empty files that are kept to say why no test was found."""
@@ -298,11 +295,11 @@ class ExceptionMemory:
         if words:
             others = _missing_fixtures_beside(error)
             raised = replace(raised, message="; ".join([words, *others]))
-        if raised.message.startswith(_ASYNC_TEST):
+        if raised.message.startswith(ASYNC_TEST):
             # The plugin that would run it if it were marked for it, where one is loaded.
             is_loaded = node.config.pluginmanager.has_plugin
             facts: tuple[evidence.Fact, ...] = ()
-            for plugin, name in _PLUGINS_FOR_ASYNC.items():
+            for plugin, name in PLUGINS_FOR_ASYNC.items():
                 if is_loaded(plugin):
                     facts = (evidence.Fact(name="plugin", text=name),)
                     break

@@ -235,7 +235,8 @@ def _evidence_of_pytest(
     if last is None:
         return None if not is_whole and is_cut(out, code) else run
     if code is None:
-        return None if run.exit.code == 0 and other.has_failed_command else run
+        is_of_another = other.has_failed_command or other.decides_after(last)
+        return None if run.exit.code == 0 and is_of_another else run
     is_followed = not is_whole and any(
         line.number > last.number for line in other.lines(())
     )

@@ -21,9 +21,11 @@ from pytest_failure_taxonomy.logs.output_readers import (
 )
 from pytest_failure_taxonomy.logs.printed_exceptions import (
     Surroundings,
+    below_pytest,
     describe,
     describe_words,
     location_of,
+    type_and_words,
     words_of_error,
 )
 from pytest_failure_taxonomy.logs.printed_tracebacks import (
@@ -38,6 +40,10 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     Stage,
     signal_of_exit_code,
 )
+from pytest_failure_taxonomy.taxonomy.mismatch import (
+    CollectionMismatch,
+    compare_collections,
+)
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 _EXIT: Final = "_pytest.outcomes.Exit"
@@ -49,6 +55,9 @@ _STOPPING: Final = ("stopping after ", "session-timeout:")
 _GATE: Final = ("the gate of bench ", "bench ")
 """How the reasons begin with which a bench sets it."""
 _COLLECT: Final = "collect"
+_CUT_ERROR: Final = (
+    "an error ended pytest before any test, and the text is cut before it"
+)
 _INTERNAL: Final = "INTERNALERROR> "
 _KEYBOARD: Final = "KeyboardInterrupt"
 MAX_UNNAMED: Final = 100_000
@@ -90,6 +99,7 @@ def evidence_of_output(
         collection_failures=_collection_failures(out),
         errors=errors,
         interruptions=interruptions,
+        mismatch=_mismatch(out),
         in_flight=() if finished else _in_flight(out),
         workers=tuple(_workers(out, failures)),
     )
@@ -114,6 +124,30 @@ def _first_reason(out: PytestOutput, beginnings: tuple[str, ...]) -> str:
         if bang.text.startswith(beginnings):
             return bang.text
     return ""
+
+
+def _mismatch(out: PytestOutput) -> CollectionMismatch | None:
+    """Return how xdist's workers disagree about the tests, by the difference that it prints."""
+    if not out.mismatch_lines:
+        return None
+    head, *lines = out.mismatch_lines
+    workers = pattern("mismatch").match(head.text)
+    first: list[str] = []
+    other: list[str] = []
+    for line in lines:
+        sign, nodeid = line.text[:1], line.text[1:].strip()
+        if "::" not in nodeid or sign not in ("-", "+", " "):
+            continue
+        if sign != "+":
+            first.append(nodeid)
+        if sign != "-":
+            other.append(nodeid)
+    if workers is None:
+        return None
+    variant = compare_collections(first, other, (workers["other"],))
+    return CollectionMismatch(
+        workers=(workers["first"],), tests=len(first), variants=(variant,)
+    )
 
 
 def _coverage(out: PytestOutput) -> str:
@@ -208,9 +242,14 @@ def _errors(out: PytestOutput, code: int | None) -> Iterator[ev.RunError]:
     if of_plugins:
         return
     if out.raw_error is not None and not _is_raw_interrupt(out):
-        chain = _chain_of(out.traceback)
+        first, *others = _chain_of(out.traceback)
+        chain = (below_pytest(first, around), *others)
         yield _run_error("plugin", chain, around, _text(out.traceback))
-    if code in (4, None) and not out.results:
+    elif out.ends_in_own_traceback:
+        yield ev.RunError(
+            origin="plugin", message=_CUT_ERROR, traceback=_text(out.traceback)
+        )
+    if not out.results:
         yield from _usage_errors(out, code)
 
 
@@ -236,7 +275,10 @@ def _plugin_error(message: str) -> ev.RunError:
 
 
 def _usage_errors(out: PytestOutput, code: int | None) -> Iterator[ev.RunError]:
-    """Yield the last usage error that is pytest's: other programs print `ERROR:`, too."""
+    """Yield the last usage error that is pytest's: other programs print `ERROR:`, too.
+
+    Through `setup.py test` the exit code is another one.
+    """
     is_pytests = code == 4 and out.is_seen
     errors = [error for error in out.errors if is_pytests or error.status == "usage"]
     for error in errors[-1:]:
@@ -402,9 +444,7 @@ def _named_failures(out: PytestOutput) -> list[ev.TestFailure]:
     if not out.has_summary:
         for (phase, _), remaining in blocks.items():
             if phase != _COLLECT:
-                failures += [
-                    _of_block(block, out.rootdir) for block in reversed(remaining)
-                ]
+                failures += [_of_block(block, out) for block in reversed(remaining)]
     if not failures:
         failures += [_of_verbose(noted, out) for noted in out.verbose]
     if not out.has_summary and not out.blocks:
@@ -487,7 +527,7 @@ def _of_result(
         if block is None:
             block = blocks.take("teardown", name)
             phase = "teardown" if block else "setup"
-        return _make_failure(nodeid, phase, noted.text, block, out.rootdir)
+        return _make_failure(nodeid, phase, noted.text, block, out)
     match = pattern("crashed").match(noted.text)
     worker = match[1] if match else ""
     for crash in reversed(out.lost.crashes):
@@ -497,7 +537,7 @@ def _of_result(
         blocks.take("call", nodeid)
         return _of_crash(worker, nodeid)
     block = blocks.take("call", name)
-    return _make_failure(nodeid, "call", noted.text, block, out.rootdir)
+    return _make_failure(nodeid, "call", noted.text, block, out)
 
 
 def _of_crash(worker: str, nodeid: str) -> ev.TestFailure:
@@ -523,14 +563,15 @@ def _name_in_title(noted: Noted) -> str:
 
 
 def _make_failure(
-    nodeid: str, phase: ev.Phase, message: str, block: Block | None, rootdir: str
+    nodeid: str, phase: ev.Phase, message: str, block: Block | None, out: PytestOutput
 ) -> ev.TestFailure:
     raised = place = None
     if block is None:
         raised = describe_words(message)
     else:
         around = Surroundings(
-            rootdir,
+            out.rootdir,
+            plugins=out.plugins,
             file=nodeid.partition("::")[0],
             function=block.name.partition("[")[0],
             is_setup_or_teardown=phase != "call",
@@ -551,17 +592,17 @@ def _make_failure(
     )
 
 
-def _of_block(block: Block, rootdir: str) -> ev.TestFailure:
+def _of_block(block: Block, out: PytestOutput) -> ev.TestFailure:
     """Return the failure of a block without a line in a summary; its id is a guess."""
     if block.crash is not None:
         return _of_crash(*block.crash)
     nodeid = ""
-    place = location_of(block.chain, Surroundings(rootdir))
+    place = location_of(block.chain, Surroundings(out.rootdir))
     if place is not None and place.path:
         name = block.name.replace(".", "::")
         nodeid = f"{place.path}::{name}"
     phase = cast("ev.Phase", block.phase)
-    return _make_failure(nodeid, phase, block.message, block, rootdir)
+    return _make_failure(nodeid, phase, block.message, block, out)
 
 
 def _of_verbose(noted: Noted, out: PytestOutput) -> ev.TestFailure:
@@ -624,10 +665,15 @@ def _lines_of(*noted: Noted | None) -> tuple[ev.OutputLine, ...]:
 
 def _lines_of_failures(out: PytestOutput, *, are_files: bool) -> list[ev.OutputLine]:
     """Return the decisive lines of the sections, of files or else of tests."""
-    lines = [
-        block.decisive for block in out.blocks if (block.phase == _COLLECT) is are_files
-    ]
-    return lines[:_MAX_SHOWN]
+    lines: list[ev.OutputLine] = []
+    for block in out.blocks:
+        if (block.phase == _COLLECT) is not are_files:
+            continue
+        lines.append(block.decisive)
+        is_cut = not type_and_words(block.message)[0]
+        if is_cut and block.marked is not None:
+            lines.append(block.marked)
+    return list(dict.fromkeys(lines))[:_MAX_SHOWN]
 
 
 def _lines_of_results(
@@ -655,7 +701,7 @@ def _lines_of_pytest(out: PytestOutput) -> Mapping[str, tuple[ev.OutputLine, ...
         *_lines_of_failures(out, are_files=True),
         *_lines_of_results(out, are_files=True),
     )
-    stops = _lines_of(*out.bangs[-3:])
+    stops = (*out.mismatch_lines[:3], *_lines_of(*out.bangs[-3:]))
     others = _lines_of(
         *out.errors,
         out.conftest,

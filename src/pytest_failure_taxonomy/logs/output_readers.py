@@ -83,6 +83,7 @@ class Block:
         self.plain: list[str] = []
         """Lines that are of no traceback, such as `[XPASS(strict)] why`."""
         self._traceback = TracebackReader()
+        self._plain_line: OutputLine | None = None
         self._is_captured = False
         self._room = MAX_MESSAGE_CHARACTERS
 
@@ -99,6 +100,7 @@ class Block:
         self._room -= len(text)
         if len(self.plain) < MAX_MESSAGE_LINES and self._room >= 0:
             self.plain.append(text)
+            self._plain_line = self._plain_line or line
 
     @property
     def chain(self) -> tuple[PrintedException, ...]:
@@ -110,8 +112,13 @@ class Block:
 
     @property
     def decisive(self) -> OutputLine:
-        """The line to quote: the first of the message, else the title."""
-        return self.chain[0].line or self.line
+        """The line to quote: the first of the message or of pytest's words, else the title."""
+        return self.chain[0].line or self._plain_line or self.marked or self.line
+
+    @property
+    def marked(self) -> OutputLine | None:
+        """The line of source that failed, as far as pytest has marked one."""
+        return self._traceback.marked
 
     @property
     def message(self) -> str:
@@ -132,6 +139,8 @@ MAX_WORDS_AFTER: Final = 3
 MAX_NOTED: Final = 1_000
 """The most that is noted of each sort; pytest's last line has the true counts."""
 
+_STARTING: Final = "_pytest/config/__init__.py"
+"""A file of pytest in the traceback of an error that keeps it from starting."""
 _WITH_BLOCKS: Final = ("failures", "errors")
 
 
@@ -228,6 +237,8 @@ class PytestOutput:
         self.header: OutputLine | None = None
         self.last_line = None
         self.rootdir = ""
+        self.plugins = ""
+        """Names and versions of the plugins, as the header lists them."""
         self.collected: int | None = None
         self.collection_error_count = 0
         self.blocks: list[Block] = []
@@ -259,6 +270,9 @@ class PytestOutput:
         self.raw_error: Noted | None = None
         """What that traceback says was raised, if it goes through pytest."""
         self.running: Noted | None = None
+        self.mismatch_lines: list[OutputLine] = []
+        """What xdist says of workers that collected different tests."""
+        self._in_mismatch = False
         self._section = ""
         self._block: Block | None = None
         self._in_traceback = False
@@ -266,12 +280,20 @@ class PytestOutput:
         """Lines that may go on with the message of that traceback."""
         self._is_of_pytest = False
 
+    @property
+    def ends_in_own_traceback(self) -> bool:
+        """Whether the text ends within a traceback of pytest that nobody has caught."""
+        return self._in_traceback and self._is_of_pytest
+
     def feed(self, line: OutputLine) -> None:
         """Read the next line."""
         text = line.text
         if not text:
             return
         if text[0] in "=!" and self._feed_title(line):
+            return
+        if self._feed_mismatch(line):
+            self.wants_all = True
             return
         if self._section in _WITH_BLOCKS:
             self._feed_block(line)
@@ -331,6 +353,17 @@ class PytestOutput:
             self.wants_all = True
         return True
 
+    def _feed_mismatch(self, line: OutputLine) -> bool:
+        """Read how the workers of xdist disagree about the tests, down to the next title."""
+        if self._in_mismatch:
+            if len(self.mismatch_lines) < MAX_NOTED:
+                self.mismatch_lines.append(line)
+        elif "Different tests" in line.text and pattern("mismatch").match(line.text):
+            self.is_seen = True
+            self.mismatch_lines = [line]
+            self._in_mismatch = True
+        return self._in_mismatch
+
     def _begin_piece(self, line: OutputLine) -> bool:
         """Read a line that only pytest prints though no section was begun: of a copied piece.
 
@@ -388,6 +421,7 @@ class PytestOutput:
         self._section = "ended"
 
     def _leave_section(self) -> None:
+        self._in_mismatch = False
         self._block = None
         self._section = ""
         self.wants_all = self._in_traceback
@@ -428,6 +462,7 @@ class PytestOutput:
             self.traceback.append(line)
         if "_pytest" in text or "pluggy" in text:
             self._is_of_pytest = True
+            self.is_seen = self.is_seen or _STARTING in text
         if text.startswith(
             (" ", "Traceback ", "During handling", "The above exception")
         ):
@@ -469,7 +504,7 @@ class PytestOutput:
             note(self.errors, line, found[1])
         elif name == "usage":
             self.is_seen = self.is_seen or "[file_or_dir]" in line.text
-            words = line.text.removeprefix("ERROR: ")
+            words = line.text.removeprefix("ERROR: ").strip()
             if words.startswith("usage:"):
                 words = ""
             note(self.errors, line, words, status="usage")
@@ -493,6 +528,8 @@ class PytestOutput:
             self.collection_error_count = int(errors[1]) if errors else 0
         elif name == "rootdir":
             self.rootdir = found[1]
+        elif name == "plugins":
+            self.plugins = found[1]
         elif name == "coverage_failed":
             self.is_seen = True
             self.coverage = Noted(line=line, text=line.text)

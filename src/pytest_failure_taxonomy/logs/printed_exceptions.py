@@ -30,6 +30,7 @@ from pytest_failure_taxonomy.taxonomy.code_owners import (
 )
 from pytest_failure_taxonomy.taxonomy.judgement import CodeOwner
 from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.words import ASYNC_TEST, PLUGINS_FOR_ASYNC
 from pytest_failure_taxonomy.text import with_place
 
 _STANDARD_LIBRARY: Final = re.compile(
@@ -49,7 +50,9 @@ _ENDINGS: Final = (
 )
 """How the names of exceptions end."""
 _NAME: Final = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_<>]\w*>?)*)(?:: ?|$)")
+_OF_ALL: Final = ("builtins.Exception", "builtins.BaseException")
 _OWN_TIMEOUT: Final = "pytest_timeout"
+_COMPILED: Final = (".pyx", ".pxd", ".pxi", ".c", ".cpp", ".rs")
 _RELAYS: Final = frozenset({"_multicall", "get_result"})
 _CLASSIC_SETUP: Final = re.compile(
     r"(?:setup|teardown)(?:_\w+)?$|(?:async)?(?:set|tear)(?:Up|Down)\w*$", re.IGNORECASE
@@ -88,6 +91,8 @@ class Surroundings(NamedTuple):
     function: str = ""
     """The qualified name of the test's function; tracebacks show the bare one."""
     is_setup_or_teardown: bool = False
+    plugins: str = ""
+    """The plugins that were loaded, as `asyncio-1.5.0, cov-7.0.0`."""
 
     def code_of(self, path: str) -> Code:
         """Tell whose code a file is."""
@@ -105,6 +110,9 @@ class Surroundings(NamedTuple):
             return Code("python", _module_at(found["below"]), found["below"])
         if parts[0] in NOT_SOURCES and len(parts) > 1:
             return _installed("/".join(parts[1:]))
+        if shown.endswith(_COMPILED):
+            # Named as on the machine that built the package.
+            return _installed(shown)
         return Code(self._owner_of_users(shown), _module_at(shown), shown)
 
     def name_of(self, frame: PrintedFrame, code: Code) -> str:
@@ -354,6 +362,8 @@ def describe(
     facts = [*traceback.facts(), *_facts_of_words(name, words, traceback)]
     if is_warning:
         facts += _place_of(frame)
+    if words.startswith(ASYNC_TEST):
+        facts += _plugin_for_async(around.plugins)
     module, _, last = name.rpartition(".")
     raised = ev.RaisedException(
         type=last,
@@ -371,6 +381,14 @@ def describe(
     if around.is_setup_or_teardown:
         return _with_fixture(raised, traceback)
     return raised
+
+
+def _plugin_for_async(plugins: str) -> Iterator[ev.Fact]:
+    """Yield the plugin that would run an async test if it were marked for it."""
+    for name, distribution in PLUGINS_FOR_ASYNC.items():
+        if re.search(rf"\b{name}-\d", plugins):
+            yield ev.Fact(name="plugin", text=distribution)
+            return
 
 
 def _frame_of_pytest(module: str) -> ev.RaisingFrame:
@@ -434,7 +452,7 @@ def _links_of(
         if places:
             facts += _place_of(traceback.raising)
         link = ev.LinkedException(
-            bases=bases_of(name) or (name,),
+            bases=bases_of(name),
             message=words,
             is_cause=printed.is_cause,
             facts=tuple(facts),
@@ -483,16 +501,17 @@ def _in_pytests_words(words: str) -> tuple[str, str] | None:
 
 @cache
 def bases_of(name: str) -> tuple[str, ...]:
-    """Return the dotted names of a class and its bases; it alone where they are not known."""
+    """Return the dotted names of a class and of its bases, as far as these are known."""
     module, _, last = name.rpartition(".")
     own = getattr(builtins, last, None)
     if module == "builtins" and isinstance(own, type):
         return tuple(f"builtins.{base.__name__}" for base in own.__mro__[:-1])
-    known: list[str] = packaged_table("bases")["bases"].get(name, [])
     names = dict.fromkeys([name])
-    for base in known:
+    for base in packaged_table("bases")["bases"].get(name, ()):
         names |= dict.fromkeys(bases_of(base))
-    return tuple(names) if known else ()
+    for base in _OF_ALL:
+        names.pop(base, None)
+    return (*names, *_OF_ALL)
 
 
 def _raised_in(traceback: _Traceback, name: str, words: str) -> str:
@@ -546,6 +565,13 @@ def location_of(
 ) -> ev.Location | None:
     """Return the innermost line of the user's that a traceback shows, or else a library's."""
     return _Traceback(chain[0], around).location
+
+
+def below_pytest(printed: PrintedException, around: Surroundings) -> PrintedException:
+    """Return an exception without the frames of who called pytest, such as a script."""
+    owners = [around.code_of(frame.path).owner for frame in printed.frames]
+    first = owners.index("pytest") if "pytest" in owners else 0
+    return replace(printed, frames=printed.frames[first:])
 
 
 def words_of_error(

@@ -42,7 +42,7 @@ _MARGIN: Final = re.compile(r"\s*(?:[|+] )*[|+] ?(?:-+$)?")
 """What stands before the lines of an exception group."""
 _LOCATION: Final = re.compile(
     r"(?P<path>\S.{0,999}?):(?P<line>\d{1,9}):"
-    r"(?: in (?P<function>[\w.<>]+)| (?P<type>[A-Za-z_][\w.]*)| ?)$"
+    r"(?: in (?P<function>(?:init )?[\w.<>]+)| (?P<type>[A-Za-z_][\w.]*)| ?)$"
 )
 _DEFINED: Final = re.compile(r"file (?P<path>.{1,1000}), line (?P<line>\d{1,9})$")
 """Where a function is defined that asks for a fixture which does not exist."""
@@ -98,6 +98,8 @@ class TracebackReader:
     """Read the lines of one failure, without its title, one by one."""
 
     def __init__(self) -> None:
+        self.marked: OutputLine | None = None
+        """The last line that pytest has marked as the one that failed."""
         self._earlier: list[PrintedException] = []
         """What was raised before, the first one first."""
         self._group: PrintedException | None = None
@@ -153,6 +155,8 @@ class TracebackReader:
             self._feed_message(line, message["words"] or "")
         else:
             self._was_message = False
+            if text.startswith(">"):
+                self.marked = line
             return self._feed_entry(text)
         return True
 

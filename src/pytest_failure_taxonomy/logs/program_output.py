@@ -216,6 +216,12 @@ class ProgramOutput:
         """Tell whether a CI system says that one of its commands, or the job, has failed."""
         return self._failed is not None
 
+    def decides_after(self, line: OutputLine) -> bool:
+        """Tell whether a line behind this one names a test, or what is known to be an error."""
+        command = self._deciding
+        telling = (*command.of_tests.all, *command.decisive.all)
+        return any(later.number > line.number for later in telling)
+
     @property
     def says_something(self) -> bool:
         """Tell whether there is a line that may say why something failed."""

@@ -148,6 +148,10 @@ _NO_WORDS: Final = (
     r"|0x|://|\d{10}|^\(|^Traceback|[:,]\s*$|^\s*$"
 )
 """Signs of something in a text that is no words."""
+ASYNC_TEST: Final = "async def functions are not natively supported"
+"""What pytest says of an async test that no plugin has taken."""
+PLUGINS_FOR_ASYNC: Final = {"asyncio": "pytest-asyncio", "anyio": "anyio"}
+"""Plugins that take only tests which are marked for them, unless they are told otherwise."""
 OUTCOMES: Final = frozenset({"Failed", "Skipped"})
 """The same of what pytest raises where a node can't be collected."""
 

@@ -939,7 +939,7 @@ ROWS: Final = (
         "no plugin runs async tests",
         "pip install pytest-asyncio",
         "plugin pytest-asyncio",
-        None,
+        "environment",
         retryable=False,
     ),
     Row(
