@@ -44,6 +44,8 @@ from pytest_failure_taxonomy.text import cap, change_texts, encodable
 
 ALL_KNOWN: Final = "so the exit status is 0"
 """What the summary of a run says whose failures are all known: pytest itself ended with 0."""
+_JOB: Final = "job"
+"""The name under which the tables have what a CI system says of a whole job."""
 MAX_FAILURES: Final = 100
 """Failures listed; `failures_omitted` says how many more there are."""
 MAX_NODEIDS: Final = 100
@@ -184,12 +186,13 @@ def evidence_of_log(
     )
     out.is_seen = out.is_seen or (is_progress and bool(tail.lines))
     told = tools.message(tail)
-    is_agents = told is not None and _ended_agent(told, out, stage)
     run = None
-    if out.is_seen and not is_agents:
+    if out.is_seen and not (told and _ended_from_outside(told, out, stage)):
         run = _evidence_of_pytest(
             out, other, exit_code, stage, is_pytest=is_pytest, is_whole=is_whole
         )
+        if run is not None and told is not None and _came_after(run, out, told):
+            run = None
     if run is not None:
         told = None
     else:
@@ -203,14 +206,20 @@ def evidence_of_log(
     return replace(run, marker=other.marker, output=output)
 
 
-def _ended_agent(told: ev.ToolMessage, out: PytestOutput, stage: Stage) -> bool:
-    """Tell whether an agent that had run pytest was ended by its language model."""
-    return (
-        stage is Stage.AGENT_RUN
-        and told.cause.startswith("llm.")
-        and out.last_line is not None
-        and told.line.number > out.last_line.number
-    )
+def _ended_from_outside(told: ev.ToolMessage, out: PytestOutput, stage: Stage) -> bool:
+    """Tell whether pytest was ended with its job, or the agent that had run it by its model."""
+    last = out.last_line
+    if told.tool == _JOB:
+        return last is None
+    is_of_model = stage is Stage.AGENT_RUN and told.cause.startswith("llm.")
+    return is_of_model and last is not None and told.line > last
+
+
+def _came_after(run: ev.RunEvidence, out: PytestOutput, told: ev.ToolMessage) -> bool:
+    """Tell whether a tool has failed after a pytest that was green."""
+    last = out.last_line
+    is_green = run.exit.code == 0 and run.exit.source == "log"
+    return is_green and last is not None and told.line > last
 
 
 def _evidence_of_pytest(
@@ -254,6 +263,7 @@ def _is_red(run: ev.RunEvidence) -> bool:
         or run.interruptions
         or run.in_flight
         or run.workers
+        or run.mismatch
         or run.should_fail
         or run.gate
         or run.counts.failed

@@ -356,6 +356,7 @@ def _session_code(out: PytestOutput, run: ev.RunEvidence) -> int | None:
         out.blocks,
         run.should_fail,
         run.gate,
+        run.coverage,
     )
     if any(red):
         return 1

@@ -115,7 +115,7 @@ _ANY: Final = re.compile(
     "|API key|auth credentials|redits|credit balance|usage limit|limit reached|disconnected"
     "|reduce the length|llama|toomanyrequests|[Pp]atch|new browsers|checksum of ref"
     "|compute cache key|canceled|Because |Interrupt|xecutable"
-    "|requires|module provides|too many|go\\.(?:sum|mod)|\\^C"
+    "|requires|module provides|too many|nterpreter|go\\.(?:sum|mod)|\\^C"
 )
 """What a line has to have that is looked at more closely."""
 _OF_SERVICE: Final = re.compile(

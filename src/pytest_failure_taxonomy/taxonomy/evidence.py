@@ -702,6 +702,7 @@ ToolCause = Literal[
     "service",
     "time_limit",
     "command",
+    "interpreter",
     "script",
     "module",
     "permission",
