@@ -56,6 +56,7 @@ _NIGHTLY: Final = (
     "attacks/test_bench_cases.py",
     "attacks/test_ci_logs.py",
     "attacks/test_disk.py",
+    "attacks/test_exceptions.py::test_looks_at_exceptions_are_pytests_own",
     "attacks/test_files.py",
     "attacks/test_foreign_reports.py",
     "attacks/test_histories.py",
@@ -67,46 +68,77 @@ _NIGHTLY: Final = (
     "contract/test_bench_pages.py",
     "contract/test_newer_pythons.py",
     "contract/test_run_pages.py",
+    "contract/test_seed_scenarios.py",
     "contract/test_suite.py",
+    "e2e/test_bench_judge.py::test_the_rubric_is_measured_by_labels",
     "e2e/test_bench_page.py",
+    "e2e/test_classify.py::test_log_and_plugin_agree",
+    "e2e/test_convert_from.py::test_any_types_make_a_report_or_one_line",
     "e2e/test_convert_harnesses.py",
+    "e2e/test_early_refusals.py::test_what_was_refused",
     "e2e/test_example_harness.py",
     "e2e/test_html_in_a_browser.py",
+    "e2e/test_mcp.py::test_tests_run_only_where_that_is_allowed",
     "e2e/test_other_systems.py",
+    "e2e/test_workflows.py::test_the_action_that_proves",
     "plugin/bench_cases/test_adversarial_rubrics.py",
     "plugin/bench_cases/test_dask.py",
     "plugin/bench_cases/test_datasets.py",
+    "plugin/bench_cases/test_fixtures.py::test_whole_run_from_an_async_test",
     "plugin/bench_cases/test_live_line.py",
     "plugin/bench_cases/test_misbehaviour.py",
     "plugin/bench_cases/test_resume.py::test_a_run_that_is_still_alive_is_not_continued",
     "plugin/bench_cases/test_systems_elsewhere.py",
+    "plugin/bench_cases/test_xdist.py::test_scores_of_a_dead_worker_are_not_paid_again",
+    "plugin/test_bad_input.py::test_a_folder_that_turns_read_only",
+    "plugin/test_counts.py::test_counts_of_a_random_suite",
     "plugin/test_known_fixtures.py",
+    "plugin/test_ledger.py::test_an_unclosed_file",
     "plugin/test_left_behind.py",
+    "plugin/test_options.py::test_a_start_that_fails_before_options_are_parsed",
     "plugin/test_options.py::test_every_ini_value_takes_types_of_toml",
     "plugin/test_past_runs.py::test_a_death_is_known_by_its_verdict",
+    "plugin/test_past_runs.py::test_a_retry_can_help_where_a_test_is_flaky",
     "plugin/test_prove.py::test_ctrl_c_leaves_what_is_known_and_resume_goes_on",
+    "plugin/test_prove_after.py::test_new_tests_are_repeated_and_earlier_ones_are_not",
     "plugin/test_prove_axes.py",
     "plugin/test_prove_commit.py",
+    "plugin/test_proving.py::test_what_is_proven_is_known_in_the_next_run",
     "plugin/test_redaction.py::test_a_huge_text_is_cut_before_it_is_searched",
     "plugin/test_reproduce.py",
     "plugin/test_same_on_workers.py",
+    "plugin/test_stalls.py::test_what_moves_is_not_ended",
+    "plugin/test_terminal.py::test_a_closed_stdout_changes_no_exit_status",
+    "plugin/test_terminal.py::test_a_stream_that_is_not_utf_8",
+    "plugin/test_terminal_groups.py::test_a_real_terminal",
+    "plugin/test_watcher.py::test_there_is_one",
     "unit/bench/test_bounds.py::test_a_lower_score_never_raises_the_bound",
     "unit/bench/test_bounds.py::test_one_more_failure_never_raises_the_bound",
     "unit/bench/test_calls.py::test_who_keeps_the_gil_pays_for_it",
+    "unit/bench/test_clusters.py::test_bounds_hold_for_cases_that_are_alike",
     "unit/bench/test_comparing.py::test_one_more_failure_never_lets_a_gate_pass",
     "unit/bench/test_difference_intervals.py",
+    "unit/bench/test_hostile_runs.py::test_made_up_records_are_skipped_or_shown",
     "unit/bench/test_planning.py::test_a_loss_of_drawn_pairs_is_found",
     "unit/bench/test_planning.py::test_a_planned_number_of_drawn_cases_passes",
     "unit/bench/test_runner.py::test_ten_thousand_cases_keep_to_the_concurrency",
+    "unit/history/test_companions.py::test_what_companions_have_in_common",
+    "unit/history/test_rates.py::test_what_the_environment_explains",
     "unit/history/test_signals.py::test_types_of_flaky_tests_in_a_history",
     "unit/history/test_store.py::test_a_full_disk_loses_no_earlier_run",
     "unit/history/test_store.py::test_a_server_that_goes_away_is_told",
     "unit/prove/test_state.py::test_each_part_is_found_said_and_put_back",
+    "unit/prove/test_walk.py::test_a_failure_that_comes_and_goes_is_found_by_weighing_and_hardly_ever_wrongly",
     "unit/report/test_agent.py::test_no_report_makes_it_longer",
     "unit/report/test_ci_faces.py::test_no_text_calls_anybody_in_an_issue",
     "unit/report/test_ci_faces.py::test_no_text_is_markdown_or_html",
-    "unit/report/test_ctrf.py::test_the_published_validator_agrees",
-    "unit/report/test_ctrf.py::test_the_published_validator_refuses",
+    "unit/report/test_ctrf.py",
+    "unit/report/test_html.py::test_a_page_says_what_all_faces_say",
+    "unit/report/test_html.py::test_what_the_report_only_names_is_named_on_the_page",
+    "unit/rules/test_matcher.py::test_many_endless_patterns_are_not_all_tried",
+    "unit/taxonomy/test_known_plugins.py::test_our_own_names_are_those_of_the_help",
+    "unit/test_user_patterns.py::test_a_pattern_that_would_be_compiled_for_hours_is_refused",
+    "unit/test_user_patterns.py::test_a_pattern_with_ordinary_repetitions_is_compiled",
 )
 """Files and functions whose tests are all `nightly`."""
 _LOWEST: Final = (
@@ -123,12 +155,13 @@ _LOWEST: Final = (
     "unit/rules/",
 )
 """What the paths of files begin with whose quick tests are all `lowest`."""
-_LOWEST_ON_WORKERS: Final = (
+_ON_WORKERS: Final = (
     "plugin/test_endings_xdist.py",
     "plugin/test_mismatch.py",
     "plugin/test_subtests.py",
 )
-"""Files whose tests on xdist's workers are `lowest`, too."""
+"""Files whose tests on xdist's workers run on each push, and are `lowest`, too: they are about
+workers. Those of other files are `nightly`."""
 
 BREAKS_REPORTS: Final = "breaks_reports"
 """The pytest mark of a test that leaves a report which it has broken itself."""
@@ -305,7 +338,9 @@ def _mark_items(items: Sequence[pytest.Item]) -> None:
                 item.add_marker("slow")
             is_quick = item.get_closest_marker("slow") is None
             if on_workers:
-                is_quick = name_of_file in _LOWEST_ON_WORKERS
+                is_quick = name_of_file in _ON_WORKERS
+                if not is_quick:
+                    item.add_marker("nightly")
             if is_lowest and is_quick:
                 item.add_marker("lowest")
             function = item.name.partition("[")[0]
