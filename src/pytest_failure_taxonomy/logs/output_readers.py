@@ -369,7 +369,11 @@ class PytestOutput:
 
         Return whether it was one.
         """
-        if self.header is not None or self.conftest is not None or self.last_line:
+        is_in_session = self.header is not None or self.last_line is not None
+        is_at_start = self.conftest is not None or any(
+            error.status == "plugin" for error in self.errors
+        )
+        if is_in_session or is_at_start:
             return False
         text = line.text.rstrip()
         if found := pattern("block_title").match(text):
