@@ -325,30 +325,35 @@ def _mark_items(items: Sequence[pytest.Item]) -> None:
         file = path.relative_to(_HERE)
         group = next((name for name in _TOGETHER if file.is_relative_to(name)), None)
         is_slow = file.is_relative_to(_BENCH_CASES) or file.parts[0] in _SLOW_FOLDERS
-        name_of_file = file.as_posix()
-        is_lowest = name_of_file.startswith(_LOWEST)
         for item in tests:
             if by_group and group is not None:
                 item.add_marker(pytest.mark.xdist_group(group))
-            # Each starts three Pythons.
-            on_workers = "xdist" in f"{file.name} {item.name}" or (
-                file.parts[0] == "plugin" and "workers" in item.name.partition("[")[0]
-            )
-            if is_slow or on_workers:
+            if is_slow:
                 item.add_marker("slow")
-            is_quick = item.get_closest_marker("slow") is None
-            if on_workers:
-                is_quick = name_of_file in _ON_WORKERS
-                if not is_quick:
-                    item.add_marker("nightly")
-            if is_lowest and is_quick:
-                item.add_marker("lowest")
-            function = item.name.partition("[")[0]
-            if not {name_of_file, f"{name_of_file}::{function}"}.isdisjoint(_NIGHTLY):
-                item.add_marker("nightly")
+            _mark_when(item, file)
             for mark in item.iter_markers():
                 if absent.get(mark.name):
                     item.add_marker(pytest.mark.skip(reason=mark.args[0]))
+
+
+def _mark_when(item: pytest.Item, file: Path) -> None:
+    """Mark when a test runs: each night, or also on the lowest versions."""
+    name = file.as_posix()
+    function = item.name.partition("[")[0]
+    # Each starts three Pythons.
+    on_workers = "xdist" in f"{file.name} {item.name}" or (
+        file.parts[0] == "plugin" and "workers" in function
+    )
+    is_nightly = not {name, f"{name}::{function}"}.isdisjoint(_NIGHTLY)
+    is_quick = item.get_closest_marker("slow") is None
+    if on_workers:
+        item.add_marker("slow")
+        is_quick = name in _ON_WORKERS
+        is_nightly |= not is_quick
+    if is_quick and name.startswith(_LOWEST):
+        item.add_marker("lowest")
+    if is_nightly:
+        item.add_marker("nightly")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
