@@ -37,7 +37,7 @@ from pytest_failure_taxonomy.hooks.owners import distribution_of, distribution_w
 from pytest_failure_taxonomy.hooks.surroundings import facts_around
 from pytest_failure_taxonomy.survive import own_files
 from pytest_failure_taxonomy.system.process import own_limits
-from pytest_failure_taxonomy.taxonomy import evidence, packaged_table
+from pytest_failure_taxonomy.taxonomy import evidence, packaged_table, program_words
 from pytest_failure_taxonomy.taxonomy.code_owners import LIBRARIES
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import telling_line
@@ -81,8 +81,6 @@ _OF_SYSTEM: Final = frozenset({"builtins.OSError", "sqlite3.OperationalError"})
 """Exceptions that may come of what an earlier test did to the process, or another
 process holds."""
 _PATH: Final = type(Path())
-_ASKS_FOR_MORE: Final = r"(?i)install|requires?\b|required|executable|\bpath\b"
-"""Words with which a library asks for a package or a program."""
 _FIXTURES: Final = pytest.fixture.__code__.co_filename
 _OF_FIXTURES: Final = {"pytest_fixture_setup": "fixturedef", "finish": "self"}
 """Functions of pytest that set a fixture up or tear it down, and where they have it."""
@@ -128,7 +126,7 @@ def describe_exception(
         bases = _ASSERTION
         # A plain assertion holds nothing.
         is_more = inspection.cause_or_context_of(error)[0] is not None
-        is_more = is_more or beside.is_about_a_program(message)
+        is_more = is_more or program_words.is_about_a_program(message)
     else:
         bases = inspection.names_of_bases(kind)
         more["raiser"] = origins.raiser_of(error)
@@ -185,7 +183,7 @@ def _with_output(
     printing = packaged_table("facts")["output"]
     is_exit = "builtins.SystemExit" in raised.names
     is_of_program = not printing.keys().isdisjoint(raised.names)
-    if not is_of_program and beside.is_about_a_program(raised.message):
+    if not is_of_program and program_words.is_about_a_program(raised.message):
         is_of_program = True
         process = beside.asserted_process(error)
         if process is not None:
@@ -239,7 +237,7 @@ def _facts_of(
         facts |= distribution_with(facts["name"], str(origins.rootdir))
     facts |= facts_around(error, message, origins)
     facts |= misfit_of(error, message, origins)
-    if re.search(_ASKS_FOR_MORE, message):
+    if re.search(program_words.ASKS_FOR_MORE, message):
         frame = origins.find(error)[1]
         if frame is not None and frame.owner in ("dependency", "plugin"):
             facts["library"] = frame.module
@@ -271,7 +269,7 @@ def _line_printed(error: object, bases: Iterable[str]) -> str:
     """Return what an exception itself holds of a program's output, if it is a program's."""
     tables = map(packaged_table("facts")["output"].get, bases)
     for path in " ".join(filter(None, tables)).split():
-        if line := beside.telling_line(_stored(error, path), or_last=True):
+        if line := program_words.telling_line(_stored(error, path), or_last=True):
             return line
     return ""
 

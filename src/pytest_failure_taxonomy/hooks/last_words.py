@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.hooks.beside import telling_line
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
+from pytest_failure_taxonomy.taxonomy.program_words import telling_line
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 _MAX_LINES: Final = 100

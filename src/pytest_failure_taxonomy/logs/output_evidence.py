@@ -493,7 +493,9 @@ def _collection_failures(out: PytestOutput) -> tuple[ev.CollectionFailure, ...]:
     nodes = {noted.subject.partition("::")[0]: noted.subject for noted in results}
     for block in out.blocks:
         if block.phase == _COLLECT:
-            around = Surroundings(out.rootdir, block.name.partition("::")[0])
+            around = Surroundings(
+                out.rootdir, block.name.partition("::")[0], is_collection=True
+            )
             raised = describe(block.chain, around)
             nodeid = nodes.get(block.name, block.name)
             failure = ev.CollectionFailure(
@@ -573,6 +575,7 @@ def _make_failure(
         around = Surroundings(
             out.rootdir,
             plugins=out.plugins,
+            stderr="\n".join(block.stderr),
             file=nodeid.partition("::")[0],
             function=block.name.partition("[")[0],
             is_setup_or_teardown=phase != "call",

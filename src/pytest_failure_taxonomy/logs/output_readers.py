@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping
 from functools import cache
 from typing import Final
@@ -84,7 +85,10 @@ class Block:
         """Lines that are of no traceback, such as `[XPASS(strict)] why`."""
         self._traceback = TracebackReader()
         self._plain_line: OutputLine | None = None
-        self._is_captured = False
+        self._captured = ""
+        """What the section of captured output is called that is being read."""
+        self.stderr: deque[str] = deque(maxlen=MAX_CAPTURED_LINES)
+        """The last lines that pytest has captured of stderr."""
         self._room = MAX_MESSAGE_CHARACTERS
 
     def add(self, line: OutputLine) -> None:
@@ -92,8 +96,11 @@ class Block:
         text = line.text
         is_title = text.startswith("-") and text.endswith("-")
         if is_title and " Captured " in text:
-            self._is_captured = True
-        if self._is_captured:  # the test's own output may look like anything
+            self._captured = text
+            return
+        if self._captured:  # the test's own output may look like anything
+            if " stderr " in self._captured:
+                self.stderr.append(text)
             return
         if self._traceback.feed(line) or text.startswith("[gw"):
             return
@@ -134,6 +141,7 @@ class Block:
         return None
 
 
+MAX_CAPTURED_LINES: Final = 10
 MAX_WORDS_AFTER: Final = 3
 """Lines of the message of an error outside of the sections, besides its first one."""
 MAX_NOTED: Final = 1_000

@@ -29,6 +29,11 @@ from pytest_failure_taxonomy.taxonomy.code_owners import (
     TEST_FOLDERS,
 )
 from pytest_failure_taxonomy.taxonomy.judgement import CodeOwner
+from pytest_failure_taxonomy.taxonomy.program_words import (
+    ASKS_FOR_MORE,
+    is_about_a_program,
+    telling_line,
+)
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import ASYNC_TEST, PLUGINS_FOR_ASYNC
 from pytest_failure_taxonomy.text import with_place
@@ -91,8 +96,11 @@ class Surroundings(NamedTuple):
     function: str = ""
     """The qualified name of the test's function; tracebacks show the bare one."""
     is_setup_or_teardown: bool = False
+    is_collection: bool = False
     plugins: str = ""
     """The plugins that were loaded, as `asyncio-1.5.0, cov-7.0.0`."""
+    stderr: str = ""
+    """The end of what was captured of stderr."""
 
     def code_of(self, path: str) -> Code:
         """Tell whose code a file is."""
@@ -364,6 +372,7 @@ def describe(
         facts += _place_of(frame)
     if words.startswith(ASYNC_TEST):
         facts += _plugin_for_async(around.plugins)
+    facts += _facts_beside(name, words, frame, traceback, around)
     module, _, last = name.rpartition(".")
     raised = ev.RaisedException(
         type=last,
@@ -381,6 +390,28 @@ def describe(
     if around.is_setup_or_teardown:
         return _with_fixture(raised, traceback)
     return raised
+
+
+def _facts_beside(
+    name: str,
+    words: str,
+    frame: ev.RaisingFrame | None,
+    traceback: _Traceback,
+    around: Surroundings,
+) -> Iterator[ev.Fact]:
+    """Yield who called a library, which one asks for more, and what a program has printed."""
+    own = traceback.own
+    is_of_library = frame is not None and frame.owner in ("dependency", "plugin")
+    if around.is_collection and is_of_library and own is not None:
+        yield ev.Fact(name="called_by", text=own[1].owner)
+    if frame is not None and is_of_library and re.search(ASKS_FOR_MORE, words):
+        yield ev.Fact(name="library", text=frame.module)
+    printing = packaged_table("facts")["output"]
+    is_of_program = not printing.keys().isdisjoint(bases_of(name))
+    is_of_program = is_of_program or is_about_a_program(words)
+    line = telling_line(around.stderr) if is_of_program else ""
+    if line:
+        yield ev.Fact(name="captured", text=line)
 
 
 def _plugin_for_async(plugins: str) -> Iterator[ev.Fact]:
@@ -614,4 +645,6 @@ def _hook_in(traceback: _Traceback) -> tuple[PrintedFrame, Code] | None:
         if called_by_pluggy and frame.function.startswith("pytest_"):
             found = frame, code
         called_by_pluggy = code.module.startswith("pluggy")
-    return found if found is not None and found[1].is_asked else None
+    if found is None or found[1].module.startswith(("_pytest.", "pluggy.")):
+        return None
+    return found

@@ -53,6 +53,8 @@ _SEPARATOR: Final = re.compile(r"_(?: _)+ ?_?$")
 _DEFINITION: Final = re.compile(r"[> ]   \s*(?:async )?def (?P<name>\w+)\(")
 _FIXTURE: Final = re.compile(r"[> ]   \s*@[\w.]*fixture\b")
 _ARGUMENT: Final = re.compile(r"[A-Za-z_]\w* = ")
+_SIDES: Final = ("Expected:", "Expected nothing", "Got:", "Got nothing")
+"""What a doctest prints of an example that failed; what follows is the side itself."""
 _CARETS: Final = re.compile(r"\s*[~^]+\s*$")
 
 
@@ -131,6 +133,9 @@ class TracebackReader:
         self._before = 0
         """The same before the line that failed."""
         self._statement: list[str] = []
+        self._side: list[str] | None = None
+        self._sides: dict[str, list[str]] = {}
+        """What the example of a doctest expected and got."""
 
     def feed(self, line: OutputLine) -> bool:
         """Read a line; return whether it can be part of a traceback."""
@@ -230,6 +235,10 @@ class TracebackReader:
         elif text and not self._sources and _ARGUMENT.match(text):
             if len(self._arguments) < _MAX_ARGUMENT_LINES:
                 self._arguments.append(text)
+        elif text.startswith(_SIDES):
+            self._side = self._sides.setdefault(
+                text.split(maxsplit=1)[0].rstrip(":"), []
+            )
         elif match := _DEFINED.match(text):
             frame = PrintedFrame(
                 path=match["path"], line=int(match["line"]), function="", statement=""
@@ -248,6 +257,9 @@ class TracebackReader:
             return
         if match["type"]:
             self._located_type = match["type"]
+        if self._sides:
+            expected, got = map(self._side_in_words, ("Expected", "Got"))
+            self._messages = [f"DocTestFailure: expected {expected}, got {got}"]
         line = int(match["line"])
         frame = PrintedFrame(
             path=match["path"],
@@ -261,9 +273,15 @@ class TracebackReader:
         self._keep(frame)
         self._begin_function()
 
+    def _side_in_words(self, name: str) -> str:
+        first, *others = self._sides.get(name) or ["nothing"]
+        return f"{first} …" if others else first
+
     def _feed_source(self, text: str) -> None:
         """Read a line of a function's source, or of the statement below a place."""
         is_marked = text.startswith(">")
+        if self._side is not None:
+            self._side.append(text.strip())
         if self._open is None and not self._statement:
             if not self._function and (found := _DEFINITION.match(text)):
                 self._function = found["name"]

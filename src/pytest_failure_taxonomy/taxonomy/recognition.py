@@ -48,7 +48,7 @@ _NAMED: Final = re.compile(r"\{(\w+)\}")
 _TYPE_AND_TEXT: Final = r"([A-Za-z_][\w.]{0,200})(?:: |$)"
 _ERRNO: Final = re.compile(
     r"\[(?:Errno|WinError) (?P<errno>-?\d{1,6})\] [^\n]{1,200}?"
-    r"(?:: '(?P<filename>[^'\n]{1,6000})|$)"
+    r"(?:: (?:\w{0,20}Path\()?'(?P<filename>[^'\n]{1,6000})|$)"
 )
 _PLACE: Final = r" \(([^()\s][^()]{0,300}:\d+)[,)]"
 _URL: Final = (

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.hooks.beside import telling_line
+from pytest_failure_taxonomy.taxonomy.program_words import telling_line
 
 OUTPUTS: Final = (
     ("a\nfatal: no\nhint: try\n", "fatal: no"),
