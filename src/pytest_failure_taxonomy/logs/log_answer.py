@@ -249,7 +249,7 @@ def _evidence_of_pytest(
     is_followed = not is_whole and any(
         line.number > last.number for line in other.lines(())
     )
-    is_by_plugin = run.coverage or signal_of_exit_code(code) or code in (0, 5)
+    is_by_plugin = signal_of_exit_code(code) is not None or code in (0, 5)
     is_of_another = is_followed or not is_pytest
     return None if is_of_another and not is_by_plugin else run
 
@@ -266,6 +266,7 @@ def _is_red(run: ev.RunEvidence) -> bool:
         or run.mismatch
         or run.should_fail
         or run.gate
+        or run.coverage
         or run.counts.failed
         or run.counts.errors
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, cast
 
 from pytest_failure_taxonomy.logs.log_lines import Tail
@@ -261,7 +262,7 @@ def _conftest_error(out: PytestOutput, conftest: Noted) -> ev.RunError:
     if not rootdir:  # pytest has not come to print it
         folder = conftest.text.rpartition("/")[0]
         rootdir = re.sub(r"(?:/tests?)+$", "", folder)
-    around = Surroundings(rootdir)
+    around = Surroundings(rootdir, is_collection=True)
     file = around.code_of(conftest.text).path
     return _run_error("conftest", chain, around, loaded=file)
 
@@ -497,7 +498,7 @@ def _collection_failures(out: PytestOutput) -> tuple[ev.CollectionFailure, ...]:
                 out.rootdir, block.name.partition("::")[0], is_collection=True
             )
             raised = describe(block.chain, around)
-            nodeid = nodes.get(block.name, block.name)
+            nodeid = nodes.get(block.name, block.name) or _file_to_collect(block)
             failure = ev.CollectionFailure(
                 nodeid=nodeid,
                 message=f"{raised.type}: {raised.message}" if raised else block.message,
@@ -515,6 +516,15 @@ def _collection_failures(out: PytestOutput) -> tuple[ev.CollectionFailure, ...]:
     unnamed = min(MAX_UNNAMED, out.collection_error_count) - len(failures)
     nameless = ev.CollectionFailure(nodeid="", message="")
     return (*failures.values(), *[nameless] * unnamed)
+
+
+def _file_to_collect(block: Block) -> str:
+    """Return the path that pytest names of a file that it can't collect; empty for none."""
+    wanted = "test file we want to collect:"
+    for line, following in pairwise(block.plain):
+        if line.endswith(wanted):
+            return following.strip()
+    return ""
 
 
 def _of_result(
@@ -709,6 +719,8 @@ def _lines_of_pytest(out: PytestOutput) -> Mapping[str, tuple[ev.OutputLine, ...
     others = _lines_of(
         *out.errors,
         out.conftest,
+        out.conftest
+        and Noted(line=out.conftest_traceback.chain[0].line or out.conftest.line),
         out.raw_error,
         *out.usage_details,
     )

@@ -1,0 +1,196 @@
+"""What `classify` makes of a piece of pytest's output, and of our own closing section."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from pytest_failure_taxonomy.errors import LogError
+from pytest_failure_taxonomy.logs.log_answer import ANSWERS, classify_log
+from pytest_failure_taxonomy.logs.log_lines import chunks_of_text
+
+
+def answer_of(log: str, exit_code: int | None = None) -> Any:
+    """Return what `classify` answers."""
+    answer = classify_log(chunks_of_text(log), name="log", exit_code=exit_code)
+    return ANSWERS.encode(answer)
+
+
+class Piece(NamedTuple):
+    """A piece of output, and the answer."""
+
+    name: str
+    text: str
+    kind: str
+    says: str
+    """Part of the message."""
+
+
+PIECES: Final = (
+    Piece(
+        "a-line-of-the-summary",
+        " FAILED shop/test_cart.py::test_total - AssertionError: assert 1 == 2\n",
+        "test.failed",
+        "assert 1 == 2",
+    ),
+    Piece(
+        "the-message-and-its-place",
+        "E   ConnectionRefusedError: [Errno 111] Connection refused\n\n"
+        "shop/db.py:12: ConnectionRefusedError\n",
+        "test.failed",
+        "the connection was refused",
+    ),
+    Piece(
+        "the-title-of-a-failure",
+        "____________________ test_total ____________________\n\n"
+        "    def test_total():\n>       assert 1 == 2\nE       assert 1 == 2\n\n"
+        "test_cart.py:3: AssertionError\n",
+        "test.failed",
+        "assert 1 == 2: test_total (test_cart.py:3)",
+    ),
+    Piece(
+        "a-module-that-cannot-be-imported",
+        "ImportError while importing test module '/srv/shop/test_cart.py'.\n"
+        "Hint: make sure your test modules/packages have valid Python names.\n"
+        "Traceback:\ntest_cart.py:1: in <module>\n    import tideclock\n"
+        "E   ModuleNotFoundError: No module named 'tideclock'\n",
+        "collection.error",
+        "tideclock is not installed",
+    ),
+    Piece(
+        "two-files-of-one-name",
+        "import file mismatch:\nimported module 'test_x' has this __file__ attribute:\n"
+        "  /srv/a/test_x.py\nwhich is not the same as the test file we want to collect:\n"
+        "  /srv/b/test_x.py\n"
+        "HINT: remove __pycache__ / .pyc files and/or use a unique basename for your test "
+        "file modules\n",
+        "collection.error",
+        "/srv/b/test_x.py was imported before from /srv/a/test_x.py",
+    ),
+    Piece(
+        "the-refusal-of-an-option",
+        "usage: setup.py [options] [file_or_dir] [file_or_dir] [...]\n"
+        "setup.py: error: unrecognized arguments: --cov=shop\n",
+        "usage.error",
+        "pytest does not know --cov=shop",
+    ),
+    Piece(
+        "too-little-coverage",
+        "FAIL Required test coverage of 90% not reached. Total coverage: 50.00%\n",
+        "coverage.failed",
+        "coverage 50.00 % is below the required 90 %",
+    ),
+    Piece(
+        "a-start-that-is-cut",
+        'Traceback (most recent call last):\n  File "/usr/bin/pytest", line 8, in <module>\n'
+        "    sys.exit(main())\n"
+        '  File "/usr/lib/python3/site-packages/_pytest/config/__init__.py", line 9, in main\n',
+        "plugin.error",
+        "the text is cut before it",
+    ),
+)
+
+
+@pytest.mark.parametrize("piece", PIECES, ids=[piece.name for piece in PIECES])
+def test_a_copied_piece(piece: Piece) -> None:
+    """It needs no header, and is never certain."""
+    answer = answer_of(piece.text, exit_code=1)
+    assert (answer["kind"], answer["confidence"]) == (piece.kind, "likely")
+    assert piece.says in answer["message"]
+
+
+DIFFERENCE: Final = (
+    "gw0 [2] / gw1 [2]\n\nscheduling tests via LoadScheduling\n"
+    "Different tests were collected between gw0 and gw1. The difference is:\n"
+    "--- gw0\n\n+++ gw1\n\n@@ -1,2 +1,2 @@\n\n test_a.py::test_a\n\n"
+    "-test_a.py::test_b[1]\n\n+test_a.py::test_b[2]\n\n"
+    "========================= no tests ran in 0.37s =========================\n"
+)
+
+
+def test_workers_that_collected_different_tests() -> None:
+    """What xdist prints of the difference is read as the live run compares the lists."""
+    answer = answer_of(DIFFERENCE, exit_code=1)
+    assert answer["kind"] == "collection.mismatch"
+    assert "test_b" in answer["message"]
+
+
+GREEN: Final = "...\n3 passed in 0.10s\n"
+
+
+@pytest.mark.parametrize(
+    ("after", "exit_code", "kind"),
+    [
+        ("", None, None),
+        ("all is well\n", None, None),
+        ("ERROR: InterpreterNotFound: python3.8\n", None, "tool.command_missing"),
+        ("mypy: src/a.py:1: error: bad\n", 1, "command.failed"),
+        ("", 1, "exit_status.changed"),
+    ],
+)
+def test_the_tally_answers_for_pytest_alone(
+    after: str, exit_code: int | None, kind: str | None
+) -> None:
+    """After a green one it is what came next that failed, if something did."""
+    assert answer_of(GREEN + after, exit_code)["kind"] == kind
+
+
+CUT: Final = (
+    "============ test session starts ============\ncollected 3 items\n\n"
+    "test_a.py::test_a PASSED  [ 33%]\ntest_a.py::test_b "
+)
+
+
+def test_a_log_that_ends_early() -> None:
+    """It is cut: it tells of no death, unless the exit code does."""
+    with pytest.raises(LogError):
+        answer_of(CUT)
+    assert answer_of(CUT, 1)["kind"] == "command.failed"
+    assert answer_of(CUT, 139)["kind"] == "process.crashed"
+    red = CUT.replace("PASSED", "FAILED")
+    assert answer_of(red)["kind"] == "test.failed"
+
+
+SECTION: Final = (
+    "test_a.py F\n1 failed in 0.1s\n"
+    "===== why this run failed =====\n"
+    "1 test failed: nothing listens on db:5432: fixture db (conftest.py:3)"
+    "  [SANDBOX_ERROR sandbox.service_down, likely]\n"
+    "fix: start PostgreSQL\n"
+    "a retry won't help\n"
+    "report: failure-report.json\n"
+)
+
+
+def test_our_own_closing_section_is_the_answer() -> None:
+    """The live run has seen more than its output shows."""
+    answer = answer_of(SECTION, exit_code=1)
+    assert (answer["reason"], answer["kind"]) == (
+        "SANDBOX_ERROR",
+        "sandbox.service_down",
+    )
+    assert (answer["confidence"], answer["retryable"]) == ("likely", False)
+    assert answer["message"].startswith("1 test failed: nothing listens on db:5432")
+    [cause] = answer["causes"]
+    assert cause["what"] == "nothing listens on db:5432: fixture db (conftest.py:3)"
+    assert cause["fix"] == "start PostgreSQL"
+    assert answer["lines"][0]["number"] == 4
+
+
+def test_several_causes_of_a_closing_section() -> None:
+    """Their sentences are taken over, in their order."""
+    section = (
+        "2 tests failed, 2 causes  [TESTS_FAILED test.failed]\n"
+        "  1 x first: test_a (test_a.py:1)\n  1 x second: test_b (test_a.py:2)\n"
+        "report: out/failure-report.json\n"
+    )
+    log = (
+        "FAILED test_a.py::test_a - KeyError: 'a'\nFAILED test_a.py::test_b - ValueError: b\n"
+        f"2 failed in 0.1s\n{section}"
+    )
+    answer = answer_of(log, exit_code=1)
+    assert [cause["what"].partition(":")[0] for cause in answer["causes"]] == [
+        "first",
+        "second",
+    ]
