@@ -11,6 +11,7 @@ import ast
 import datetime as dt
 import re
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from datetime import date, datetime, time, timedelta, timezone
@@ -85,12 +86,16 @@ def compare_words(words: str) -> Difference:
     if not line or len(line) > _MAX_WORDS or " : " in line:
         line = line[:_MAX_WORDS].partition(" : ")[0]
     try:
-        comparison = ast.parse(line, mode="eval").body
+        with warnings.catch_warnings(action="ignore"):
+            comparison = ast.parse(line, mode="eval").body
         if not isinstance(comparison, ast.Compare) or len(comparison.ops) != 1:
             return "other"
         left = _evaluate(comparison.left)
         right = _evaluate(comparison.comparators[0])
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+    except (
+        *(ValueError, TypeError, SyntaxError),
+        *(ArithmeticError, MemoryError, RecursionError),
+    ):
         return "other"
     kind = type(comparison.ops[0])
     operator = _OPERATORS.get(kind, "")

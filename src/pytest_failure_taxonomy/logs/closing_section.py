@@ -12,6 +12,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     FailureReason,
     FailureType,
     Judgement,
+    recovery_of_failure,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
@@ -122,6 +123,11 @@ def apply_section(judgement: Judgement, section: ClosingSection) -> Judgement:
             confidence="likely" if section.is_likely else "certain",
             failure_type=failure_type,
             retryable=section.retryable,
+            recovery_action=recovery_of_failure(
+                failure_type or FailureType.UNKNOWN,
+                section.retryable,
+                kind=section.kind,
+            ),
             message=section.headline,
         ),
         causes=causes,

@@ -7,7 +7,11 @@ from math import inf
 from typing import Final
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.logs.closing_section import ClosingReader, apply_section
+from pytest_failure_taxonomy.logs.closing_section import (
+    ClosingReader,
+    ClosingSection,
+    apply_section,
+)
 from pytest_failure_taxonomy.logs.log_lines import Reader, Tail, read_log
 from pytest_failure_taxonomy.logs.output_evidence import (
     evidence_of_output,
@@ -147,7 +151,7 @@ def classify_log(
             "give --exit-code, the exit code of the command that wrote it"
         )
     judgement = judge(run)
-    if closing.found is not None:
+    if closing.found is not None and _is_over(run, closing.found):
         judgement = apply_section(judgement, closing.found)
     marker = run.marker.name if run.marker and judgement.verdict is not None else None
     answer = _answer(run, judgement, marker)
@@ -156,6 +160,14 @@ def classify_log(
         answer, lambda text: cap(encodable(change(text)), build.MAX_MESSAGE)
     )
     return shown_answer
+
+
+def _is_over(run: ev.RunEvidence, section: ClosingSection) -> bool:
+    """Tell whether a closing section is the last word on the run that a log is of."""
+    summary = run.output and run.output.summary
+    is_last = not summary or summary < section.line
+    died_later = run.exit.signal is not None and not section.kind.startswith("process.")
+    return is_last and not died_later
 
 
 def evidence_of_log(
@@ -186,6 +198,9 @@ def evidence_of_log(
     )
     out.is_seen = out.is_seen or (is_progress and bool(tail.lines))
     told = tools.message(tail)
+    is_told = told is not None or other.failed_tests[0] > 0
+    if out.has_pieces and not out.is_seen and exit_code != 0 and not is_told:
+        out.take_pieces()
     run = None
     if out.is_seen and not (told and _ended_from_outside(told, out, stage)):
         run = _evidence_of_pytest(
@@ -243,9 +258,13 @@ def _evidence_of_pytest(
     last = out.last_line
     if last is None:
         return None if not is_whole and is_cut(out, code) else run
+    has_failed_later = other.has_failed_command or other.decides_after(last)
+    earlier = out.earlier_red
+    if earlier is not None and (code or has_failed_later):
+        # Of several sessions, as tox and nox start them, an earlier one was red.
+        return evidence_of_output(earlier, code, stage)
     if code is None:
-        is_of_another = other.has_failed_command or other.decides_after(last)
-        return None if run.exit.code == 0 and is_of_another else run
+        return None if run.exit.code == 0 and has_failed_later else run
     is_followed = not is_whole and any(
         line.number > last.number for line in other.lines(())
     )

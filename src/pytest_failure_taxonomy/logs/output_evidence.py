@@ -358,6 +358,8 @@ def _session_code(out: PytestOutput, run: ev.RunEvidence) -> int | None:
         run.should_fail,
         run.gate,
         run.coverage,
+        run.mismatch,
+        run.workers,
     )
     if any(red):
         return 1

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping
+from copy import copy
 from functools import cache
 from typing import Final
 
 from pytest_failure_taxonomy.logs.line_patterns import literal_of
+from pytest_failure_taxonomy.logs.printed_exceptions import is_telling
 from pytest_failure_taxonomy.logs.printed_tracebacks import (
     MAX_MESSAGE_CHARACTERS,
     MAX_MESSAGE_LINES,
@@ -133,6 +135,14 @@ class Block:
         return self.chain[0].message
 
     @property
+    def is_telling(self) -> bool:
+        """Whether what it says is an exception, a failed line or what only pytest says."""
+        first = self.chain[0]
+        if is_telling(first.message):
+            return True
+        return self.marked is not None or bool(first.located_type)
+
+    @property
     def crash(self) -> tuple[str, str] | None:
         """Worker and node id, if a worker crashed."""
         for text in self.plain:
@@ -226,6 +236,10 @@ class LostWorkers:
         return [noted.subject for noted in self.unnamed if noted.subject not in named]
 
 
+def _is_red(tally: OutputLine) -> bool:
+    return pattern("red_tally").search(tally.text) is not None
+
+
 class PytestOutput:
     """What pytest printed in its last session."""
 
@@ -235,6 +249,8 @@ class PytestOutput:
         """`1 failed, 2 passed in 0.1s`: the session came to its end."""
         self.time_limit_seconds: float | None = None
         self.job_exit_code: Noted | None = None
+        self.earlier_red: PytestOutput | None = None
+        """What an earlier session printed that ended in red."""
         self._begin()
         self.is_seen = False
         """Something was read that only pytest prints."""
@@ -281,6 +297,9 @@ class PytestOutput:
         self.mismatch_lines: list[OutputLine] = []
         """What xdist says of workers that collected different tests."""
         self._in_mismatch = False
+        self.has_pieces = False
+        """Lines were read that may be of a copied piece of pytest's output."""
+        self._in_piece = False
         self._section = ""
         self._block: Block | None = None
         self._in_traceback = False
@@ -396,14 +415,26 @@ class PytestOutput:
             self._feed_block(line)
         elif found := pattern("loose_result").match(text):
             outcome, nodeid, message = found.groups()
-            self.is_seen = True
-            note(self.results, line, message or "", subject=nodeid, status=outcome)
+            if "::" in nodeid or is_telling(message or ""):
+                self.has_pieces = True
+                note(self.results, line, message or "", subject=nodeid, status=outcome)
         else:
             return False
         return True
 
+    def take_pieces(self) -> bool:
+        """Take the pieces that were read for pytest's; return whether there are any.
+
+        A title alone can be anybody's, and so can a line that begins with an `E`.
+        """
+        self.blocks = [block for block in self.blocks if block.is_telling]
+        is_own = bool(self.blocks or self.results)
+        self.is_seen = self.is_seen or is_own
+        return is_own
+
     def _begin_block(self, title: str, line: OutputLine) -> None:
-        self.is_seen = True
+        self.has_pieces = True
+        self._in_piece = True
         self._section = "failures"
         self.wants_all = True
         self._block = Block(title, line)
@@ -412,6 +443,8 @@ class PytestOutput:
 
     def _begin_session(self, line: OutputLine) -> None:
         # If stdout is a pipe, what pytest writes to stderr may come before the header.
+        if self.last_line is not None and _is_red(self.last_line):
+            self.earlier_red = copy(self)
         is_first = self.header is None
         errors = self.errors
         raw_error = self.raw_error
@@ -431,8 +464,13 @@ class PytestOutput:
             self.bangs = [bang for bang in self.bangs if bang.line > earlier]
         self.last_line = line
         self._section = "ended"
+        if not _is_red(line):
+            # What looked like a failure was in the output of a test.
+            self.blocks = []
+            self.results = []
 
     def _leave_section(self) -> None:
+        self._in_piece = False
         self._in_mismatch = False
         self._block = None
         self._section = ""
@@ -440,6 +478,9 @@ class PytestOutput:
 
     def _feed_block(self, line: OutputLine) -> None:
         text = line.text.rstrip()
+        if self._in_piece and pattern("last_line").match(text):
+            self._end(line)
+            return
         title = text.strip("_").strip()
         if title and text.startswith("_") and text.endswith("_"):
             if not title.replace("_", "").strip():

@@ -9,9 +9,11 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import islice
 from typing import Final, NamedTuple
 
 from pytest_failure_taxonomy.comparisons import compare_words
@@ -65,6 +67,9 @@ _CLASSIC_SETUP: Final = re.compile(
 _ENVIRONMENT: Final = r"\benviron\[(['\"])(?P<name>\w+)\1\]"
 _DEBUGGERS: Final = frozenset({"bdb", "pdb"})
 _MAX_FACT: Final = 1_000
+_NEXT: Final = r", [A-Za-z_]\w* = "
+"""What stands between an argument and the next one."""
+_MAX_CUTS: Final = 3
 
 
 class Code(NamedTuple):
@@ -326,13 +331,12 @@ def _argument(arguments: str, path: str) -> str:
 def _leading_literal(text: str) -> object:
     """Return the value of the literal at the beginning of a text; `None` for none."""
     line = text.partition("\n")[0][:_MAX_FACT]
-    for end in (
-        len(line),
-        *(cut.start() for cut in re.finditer(", [A-Za-z_]\\w* = ", line)),
-    ):
+    ends = [cut.start() for cut in islice(re.finditer(_NEXT, line), _MAX_CUTS)]
+    for end in (len(line), *ends):
         try:
-            return ast.literal_eval(line[:end])
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            with warnings.catch_warnings(action="ignore"):
+                return ast.literal_eval(line[:end])
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             continue
     return None
 
@@ -520,6 +524,11 @@ def type_and_words(message: str, located: str = "") -> tuple[str, str]:
         elif hasattr(builtins, name):
             name = f"builtins.{name}"
     return name, words
+
+
+def is_telling(message: str) -> bool:
+    """Tell whether words name an exception, or are some that only pytest has."""
+    return bool(type_and_words(message)[0]) or _in_pytests_words(message) is not None
 
 
 def _in_pytests_words(words: str) -> tuple[str, str] | None:

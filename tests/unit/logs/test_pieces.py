@@ -194,3 +194,85 @@ def test_several_causes_of_a_closing_section() -> None:
         "first",
         "second",
     ]
+
+
+NO_PIECES: Final = (
+    "______ Summary ______\nall good\n",
+    "E   boom\n. [100%]\n1 passed in 0.1s\n",
+    ". [100%]\n_____ coverage: platform linux, python 3.12.1 _____\n\n1 passed in 0.86s\n",
+    "ERROR app.py - boom\n.\n1 passed in 0.01s\n",
+)
+
+
+@pytest.mark.parametrize("log", NO_PIECES)
+@pytest.mark.parametrize("exit_code", [None, 0])
+def test_what_only_looks_like_a_piece(log: str, exit_code: int | None) -> None:
+    """A green run stays green, whatever was printed."""
+    try:
+        answer = answer_of(log, exit_code)
+    except LogError:
+        assert exit_code is None
+    else:
+        assert answer["reason"] is None
+
+
+@pytest.mark.parametrize(
+    ("log", "exit_code", "kind"),
+    [
+        (
+            "E   x\nfatal: unable to access 'https://a.org/x.git/': Could not resolve host: a.org\n",
+            128,
+            "tool.git",
+        ),
+        ("E   x\nwrite: No space left on device\n", 1, "sandbox.disk_full"),
+        (
+            "--- FAIL: TestA (0.00s)\n    a_test.go:3: E\nE   got 1\nFAIL\n",
+            1,
+            "test.failed",
+        ),
+    ],
+)
+def test_a_piece_hides_no_tool(log: str, exit_code: int, kind: str) -> None:
+    """What a tool or another runner says comes first."""
+    assert answer_of(log, exit_code)["kind"] == kind
+
+
+SESSION: Final = "=== test session starts ===\ncollected 1 item\n\n"
+RED: Final = (
+    f"{SESSION}test_a.py F  [100%]\n\n=== short test summary info ===\n"
+    "FAILED test_a.py::test_a - assert 1 == 2\n=== 1 failed in 0.1s ===\n"
+)
+LATER: Final = f"{SESSION}test_a.py .  [100%]\n\n=== 1 passed in 0.1s ===\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "exit_code", "kind"),
+    [
+        (RED + LATER, None, None),
+        (RED + LATER, 1, "test.failed"),
+        (
+            f"{RED}{LATER}  py311: FAIL code 1\n  evaluation failed :(\n",
+            None,
+            "test.failed",
+        ),
+        (LATER + RED, None, "test.failed"),
+    ],
+)
+def test_several_sessions(log: str, exit_code: int | None, kind: str | None) -> None:
+    """The last one counts, but where the whole has failed and an earlier one was red."""
+    assert answer_of(log, exit_code)["kind"] == kind
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "assert datetime.timedelta(99999999999) == 1",
+        "assert datetime.date(10**20, 1, 1) == 1",
+        "assert {[]: 1} == 2",
+        "assert 'a\\d' == 'b'",
+    ],
+)
+def test_odd_values_in_an_assertion(words: str) -> None:
+    """They are only text."""
+    log = f"FAILED test_a.py::test_a - {words}\n1 failed in 0.1s\n"
+    assert answer_of(log, 1)["kind"] == "test.failed"
