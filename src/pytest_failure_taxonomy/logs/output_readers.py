@@ -102,7 +102,7 @@ class Block:
             return
         if self._captured:  # the test's own output may look like anything
             if " stderr " in self._captured:
-                self.stderr.append(text)
+                self.stderr.append(text[:MAX_CAPTURED])
             return
         if self._traceback.feed(line) or text.startswith("[gw"):
             return
@@ -152,6 +152,8 @@ class Block:
 
 
 MAX_CAPTURED_LINES: Final = 10
+MAX_CAPTURED: Final = 500
+"""Characters of a line of it that are kept."""
 MAX_WORDS_AFTER: Final = 3
 """Lines of the message of an error outside of the sections, besides its first one."""
 MAX_NOTED: Final = 1_000

@@ -28,6 +28,8 @@ MAX_INNER_FRAMES: Final = 40
 MAX_EXCEPTIONS: Final = 20
 """Exceptions of one chain that are kept, the last ones."""
 _MAX_ARGUMENT_LINES: Final = 20
+_MAX_ARGUMENT: Final = 500
+"""Characters of such a line that are kept."""
 _MAX_SOURCE_LINES: Final = 10
 """Lines that a statement is looked for in."""
 
@@ -234,7 +236,7 @@ class TracebackReader:
             self._feed_source(text)
         elif text and not self._sources and _ARGUMENT.match(text):
             if len(self._arguments) < _MAX_ARGUMENT_LINES:
-                self._arguments.append(text)
+                self._arguments.append(text[:_MAX_ARGUMENT])
         elif text.startswith(_SIDES):
             self._side = self._sides.setdefault(
                 text.split(maxsplit=1)[0].rstrip(":"), []

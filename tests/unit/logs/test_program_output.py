@@ -240,6 +240,7 @@ SAID: Final = (
         "Your requirements could not be resolved to an installable set of packages.",
     ),
     ("installers", "npm ERR! code ELIFECYCLE"),
+    ("tox and nox", "nox > Session tests-3.11 failed."),
 )
 ECHOES: Final = """npm ERR! Test failed.  See above for more details.
 make: *** [test] Error 2
