@@ -186,12 +186,21 @@ def _differences_of_texts(left: str, right: str) -> Iterator[Difference]:
     # A set or a dictionary that was written out, or lines and fields that come from
     # one.
     is_list = any(separator in left for separator in ",\n;")
-    yield "order" if is_list and _parts(left) == _parts(right) else "other"
+    is_alike = is_list and _parts(left) == _parts(right)
+    if is_alike and not any(bracket in left for bracket in "[({"):
+        # `x=1, y=2` and `x=2, y=1` have the same words, and other elements.
+        is_alike = _elements(left) == _elements(right)
+    yield "order" if is_alike else "other"
 
 
 def _parts(text: str) -> tuple[Counter[str], Counter[str]]:
     """Return the words of a text, and what is between them."""
     return Counter(re.findall(r"\w+", text)), Counter(re.findall(r"\W+", text))
+
+
+def _elements(text: str) -> Counter[str]:
+    """Return what stands between the commas, semicolons and line ends of a text."""
+    return Counter(element.strip() for element in re.split(r"[,;\n]", text))
 
 
 def _parse(text: str) -> datetime | None:

@@ -69,6 +69,7 @@ ROWS: Final = (
     ("order", "==", [{"x", "y"}, {"z"}], [{"z"}, {"y", "x"}]),
     ("order", "==", "{'b', 'a', 'c'}", "{'a', 'b', 'c'}"),
     ("order", "==", "a=1\nb=2\n", "b=2\na=1\n"),
+    ("other", "==", "x=1, y=2", "x=2, y=1"),
     ("order", "==", [HOSTILE, 1], [1, HOSTILE]),
     ("order", "==", [["a", "b"], TODAY], [["b", "a"], TOMORROW]),
     ("other", "==", ["a", "b"], ["a", "c"]),
