@@ -279,6 +279,7 @@ class PytestOutput:
         """The lines of each internal error."""
         self._internal_count = 0
         self.errors: list[Noted] = []
+        self._has_plugin_error = False
         self.usage_details: list[Noted] = []
         self.conftest: Noted | None = None
         """The text is the path of the file."""
@@ -399,10 +400,7 @@ class PytestOutput:
         Return whether it was one.
         """
         is_in_session = self.header is not None or self.last_line is not None
-        is_at_start = self.conftest is not None or any(
-            error.status == "plugin" for error in self.errors
-        )
-        if is_in_session or is_at_start:
+        if is_in_session or self.conftest is not None or self._has_plugin_error:
             return False
         text = line.text.rstrip()
         if found := pattern("block_title").match(text):
@@ -565,6 +563,7 @@ class PytestOutput:
             note(self.errors, line, words, status="usage")
         elif name == "plugin_error":
             self.is_seen = True
+            self._has_plugin_error = True
             note(self.errors, line, found[1], status="plugin")
         else:
             self.is_seen = True
