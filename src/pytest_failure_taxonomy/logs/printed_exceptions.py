@@ -113,8 +113,9 @@ class Surroundings(NamedTuple):
         if path.startswith("<"):
             module = path.strip("<>").removeprefix("frozen ")
             return Code("python", module, path)
-        root = f"{self.rootdir}/" if self.rootdir else ""
-        shown = path.removeprefix(root) if root else path
+        shown = path.removeprefix(f"{self.rootdir}/") if self.rootdir else path
+        if self.file and shown.endswith(f"/{self.file}") and not self.rootdir:
+            shown = self.file  # a quiet log does not say where the root is
         parts = shown.split("/")
         for depth in range(len(parts) - 1, 0, -1):
             if parts[depth - 1] in LIBRARIES:

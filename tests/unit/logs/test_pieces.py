@@ -276,3 +276,16 @@ def test_odd_values_in_an_assertion(words: str) -> None:
     """They are only text."""
     log = f"FAILED test_a.py::test_a - {words}\n1 failed in 0.1s\n"
     assert answer_of(log, 1)["kind"] == "test.failed"
+
+
+def test_the_root_of_a_quiet_log() -> None:
+    """The name of the collected file says where it is, though no header does."""
+    log = (
+        "E\n=== ERRORS ===\n___ ERROR at setup of test_a ___\n"
+        "file /srv/a shop/tests/test_a.py, line 2\n  def test_a(mocker): pass\n"
+        "E       fixture 'mocker' not found\n=== short test summary info ===\n"
+        "ERROR tests/test_a.py::test_a\n1 error in 0.1s\n"
+    )
+    [cause] = answer_of(log, 1)["causes"]
+    assert cause["what"] == "fixture 'mocker' not found: test_a (tests/test_a.py:2)"
+    assert (cause["fix"], cause["charge_to"]) == ("pip install pytest-mock", "verifier")
