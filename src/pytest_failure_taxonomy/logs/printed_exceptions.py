@@ -411,6 +411,10 @@ def _facts_beside(
         yield ev.Fact(name="called_by", text=own[1].owner)
     if frame is not None and is_of_library and re.search(ASKS_FOR_MORE, words):
         yield ev.Fact(name="library", text=frame.module)
+    folder, slash, _ = around.file.partition("/")
+    if slash and words == f"No module named '{folder}'":
+        # It is there: the folder that the collected file lies in.
+        yield ev.Fact(name="own_folder", text=".")
     printing = packaged_table("facts")["output"]
     is_of_program = not printing.keys().isdisjoint(bases_of(name))
     is_of_program = is_of_program or is_about_a_program(words)

@@ -289,3 +289,17 @@ def test_the_root_of_a_quiet_log() -> None:
     [cause] = answer_of(log, 1)["causes"]
     assert cause["what"] == "fixture 'mocker' not found: test_a (tests/test_a.py:2)"
     assert (cause["fix"], cause["charge_to"]) == ("pip install pytest-mock", "verifier")
+
+
+def test_a_folder_of_the_project_that_is_not_on_the_path() -> None:
+    """It isn't missing: the file that imports it lies in it."""
+    log = (
+        "=== ERRORS ===\n___ ERROR collecting tests/test_a.py ___\n"
+        "ImportError while importing test module '/srv/shop/tests/test_a.py'.\n"
+        "Traceback:\ntests/test_a.py:1: in <module>\n    from tests.helpers import x\n"
+        "E   ModuleNotFoundError: No module named 'tests'\n"
+        "=== short test summary info ===\nERROR tests/test_a.py\n1 error in 0.1s\n"
+    )
+    [cause] = answer_of(log, 2)["causes"]
+    assert cause["what"].startswith("no module named tests can be found")
+    assert cause["fix"] == "python -m pytest, or pythonpath = . in the configuration"
