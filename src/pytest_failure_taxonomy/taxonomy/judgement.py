@@ -621,6 +621,8 @@ ProofType = Literal[
     "flaky",
     "order.polluted",
     "order.brittle",
+    "collection.polluted",
+    "leftover.files",
     "axis.hash_seed",
     "axis.random_seed",
     "axis.time",
