@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_failure_taxonomy.prove.commits import Place, built_modules, checkout_beside
+from pytest_failure_taxonomy.prove.commits import built_modules, checkout_beside
 from pytest_failure_taxonomy.prove.experiment import (
     Conditions,
     ExperimentError,
@@ -18,6 +18,7 @@ from pytest_failure_taxonomy.prove.experiment import (
     Setup,
     Victim,
 )
+from pytest_failure_taxonomy.prove.places import Place
 from pytest_failure_taxonomy.prove.recorded import Repeat
 
 VICTIM = Victim(
