@@ -111,21 +111,26 @@ def axes_of(
         yield hash_seed
     yield _network()
     if base != "mixed":
-        yield _home(experiments.folder / "home")
+        yield empty_home(experiments.folder / "home")
     if base != "fails":
         # One of them may make it fail too seldom, and the other not.
         for repeats, words in _WAYS_BESIDE.items():
             beside = partial(experiments.beside, victim, _BESIDE, repeats=repeats)
-            yield _around("parallel", "none beside it", beside, words)
+            job = "while :; do {run}; done" if repeats else "{run}"
+            shell = _jobs(_BESIDE, f"({job}) >/dev/null 2>&1")
+            yield _around("parallel", "none beside it", beside, words, shell)
+        busy = _jobs(_busy_processes(), "sh -c 'while :; do :; done'")
         yield _around(
             "load",
             "the processors as they are",
             keep_busy,
             "the processors busy",
+            busy,
         )
     if base != "mixed":
-        yield _time_zone(variables.get("TZ"), table["zones"])
+        # A time zone changes the hour, too: what the clock decides is no matter of zones.
         yield _time(variables.get("LD_PRELOAD"), base, recorded_at)
+        yield _time_zone(variables.get("TZ"), table["zones"])
     if base == "passes":
         yield _memory(table["megabytes"])
     # Fresh processes that all failed had other hash seeds each, unless it is set.
@@ -173,9 +178,18 @@ def _with_variable(
     )
 
 
-def _around(name: str, as_it_is: str, around: Callable[[], Any], words: str) -> Axis:
+def _jobs(count: int, job: str) -> str:
+    """Return how a shell has something run beside a command, and ends it with that."""
+    names = " ".join(map(str, range(1, count + 1)))
+    start = f"for job in {names}; do {job} & done"
+    return f"({start}; {{run}}; status=$?; kill $(jobs -p) 2>/dev/null; exit $status)"
+
+
+def _around(
+    name: str, as_it_is: str, around: Callable[[], Any], words: str, shell: str
+) -> Axis:
     """Return an axis along which something runs beside the test, which does not always decide."""
-    conditions = (Conditions(around=around, words=words),)
+    conditions = (Conditions(around=around, words=words, in_shell=shell),)
     return Axis(name=name, as_it_is=as_it_is, conditions=conditions, tries=_TRIES)
 
 
@@ -185,7 +199,13 @@ def _network() -> Axis:
     return Axis(
         name="network",
         as_it_is="the network open",
-        conditions=(Conditions(prefix=prefix, words="the network closed"),),
+        conditions=(
+            Conditions(
+                prefix=prefix,
+                words="the network closed",
+                in_shell="unshare --map-root-user --net env {run}",
+            ),
+        ),
         why_not="" if can_run else "this user gets no network namespace of its own",
     )
 
@@ -200,7 +220,8 @@ def _can_run(command: Sequence[str]) -> bool:
     return done.returncode == 0
 
 
-def _home(folder: Path) -> Axis:
+def empty_home(folder: Path) -> Axis:
+    """Return the axis of the user's folders: as they are, or empty ones in a folder."""
     xdg = (f"XDG_{name}_HOME" for name in ("CONFIG", "CACHE", "DATA", "STATE"))
     folders = {name: folder / name for name in ("HOME", "USERPROFILE", "TMPDIR", *xdg)}
     variables = {name: str(path) for name, path in folders.items()}
@@ -210,6 +231,7 @@ def _home(folder: Path) -> Axis:
         variables=tuple(variables.items()),
         around=partial(_fresh_folders, [*folders.values()]),
         words="a fresh HOME and TMPDIR",
+        in_shell='(export HOME="$(mktemp -d)" TMPDIR="$(mktemp -d)"; {run})',
     )
     return Axis(
         name="home", as_it_is="HOME and TMPDIR as they are", conditions=(fresh,)
@@ -233,7 +255,7 @@ def _random_seed(args: Sequence[str], seeds: int) -> Axis:
         arg = f"{_RANDOMLY}{seed}"
         if not now:
             words = f"random.seed({seed})"
-            conditions.append(Conditions(seed=seed, words=words))
+            conditions.append(Conditions(seed=seed, words=words, in_shell=None))
         elif arg != now:
             conditions.append(Conditions(seed=seed, args=(arg,), words=arg))
     return Axis(name="random_seed", as_it_is=now, conditions=tuple(conditions))
@@ -307,16 +329,20 @@ def times_to_try(
     return (*times, *rare, f"{leap}-02-29 12:00:00")
 
 
-@contextmanager
-def keep_busy() -> Generator[None, None, None]:
-    """Keep all processors busy that this process may use."""
+def _busy_processes() -> int:
     processors = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         processors = len(os.sched_getaffinity(0))
+    return _BUSY_PER_PROCESSOR * processors
+
+
+@contextmanager
+def keep_busy() -> Generator[None, None, None]:
+    """Keep all processors busy that this process may use."""
     command = (sys.executable, "-I", "-S", "-c", _KEEP_BUSY, str(os.getpid()))
     busy: list[subprocess.Popen[bytes]] = []
     try:
-        for _ in range(_BUSY_PER_PROCESSOR * processors):
+        for _ in range(_busy_processes()):
             process = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - as above
             busy.append(process)
         yield
@@ -334,6 +360,7 @@ def _memory(megabytes: Sequence[int]) -> Axis:
         Conditions(
             prefix=(*limited, str(size << 10)),
             words=f"{size:,} MB of address space",
+            in_shell=f"(ulimit -v {size << 10}; {{run}})",
         )
         for size in megabytes
     )

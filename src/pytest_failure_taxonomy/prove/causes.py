@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
 from pytest_failure_taxonomy.errors import SettingsError
-from pytest_failure_taxonomy.prove import recorded
-from pytest_failure_taxonomy.prove.axes import axes_of
+from pytest_failure_taxonomy.prove import axes, recorded
+from pytest_failure_taxonomy.prove.copies import Copies, Leftovers, leftovers_of
 from pytest_failure_taxonomy.prove.experiment import (
     Experiments,
     OutOfTime,
@@ -24,14 +24,16 @@ from pytest_failure_taxonomy.prove.experiment import (
     Victim,
 )
 from pytest_failure_taxonomy.prove.ladder import MOST_RUNS, Climb, Ladder
+from pytest_failure_taxonomy.prove.progress import Progress
+from pytest_failure_taxonomy.prove.rates import ENOUGH_FRESH, FEWEST
+from pytest_failure_taxonomy.prove.shell import program_of
 from pytest_failure_taxonomy.prove.state import changed_files, take_files
 from pytest_failure_taxonomy.report.amend import amend
 from pytest_failure_taxonomy.report.model import FailureReport
-from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import proof_words
 from pytest_failure_taxonomy.taxonomy.amendments import Amendment
 from pytest_failure_taxonomy.taxonomy.judgement import Cause, Proof
-from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import (
     counted,
     listed,
@@ -43,6 +45,8 @@ _MOST_NAMED: Final = 3
 _INDENT: Final = "   "
 _COVERAGE: Final = re.compile(r"\.coverage|coverage\.|htmlcov/")
 _DECIDED: Final = ("proven", "refuted")
+_LONG_TO_COLLECT: Final = 10.0
+"""Seconds."""
 _MOST_ALIKE: Final = 20
 """Tests of one cause that are tried besides the first."""
 _ENDS: Final[Mapping[str, tuple[Result, ...]]] = {
@@ -72,48 +76,48 @@ def prove_causes(
         ExperimentError: pytest can't be run as it was, or a test has effects that are not allowed.
         SettingsError: there is no such cause, or nothing to prove.
     """
-    report, tell = task.report, task.tell
+    report, began = task.report, time.monotonic()
     causes = causes_of(report, task.number, resumes=resumes)
     setup = recorded.setup_of(report)
-    began = time.monotonic()
+    files = _files_besides(path, setup.rootdir)
     experiments = recorded.experiments_of(task, setup)
+    # Counted in the budget, as all that follows.
+    ours = _names_of_ours(report)
+    leftovers = leftovers_of(
+        report,
+        {name: state for name, state in files.items() if not ours(name)},
+        setup.rootdir,
+    )
+    experiments.left_between_ns = leftovers.between_ns
+    experiments.progress = progress = Progress()
+
+    answer = task.tell
+
+    def tell(line: str) -> None:
+        progress.clear()
+        answer(line)
+
+    task = replace(task, tell=tell)
     tell(
         f"{counted(len(causes), 'cause')}, in at most {seconds_words(task.budget_seconds)} and "
         f"about {len(causes) * MOST_RUNS:,} runs of some of the tests"
     )
-    files = _files_besides(path, setup.rootdir)
-    with experiments:
-        experiments.start()
-        if why := recorded.why_order_is_unknown(report, experiments):
-            tell(f"the recorded order is not known ({why}): that of now is taken")
-        if why := experiments.why_no_forks:
-            tell(f"every experiment takes a process of its own: {why}")
-        suspects: dict[tuple[str, ...], None] = {}
-        not_tried: dict[str, str] = {}
-        not_known = tuple(_not_known(report, files))
-        undecided = len(causes)
-        for cause in in_turn(task, causes, experiments):
-            proof = _prove(
-                report,
-                cause,
-                experiments,
-                tuple(suspects),
-                not_tried,
-                not_known,
-            )
-            if isinstance(proof, str):
-                tell(f"{_INDENT}{proof}")
-                continue
-            undecided -= proof.status == "proven"
-            if proof.type == "order.polluted":
-                suspects[proof.nodeids] = None
-            report = tell_and_keep(task, report, cause, proof)
-        if Path.cwd() != setup.rootdir:
-            tell(f"the commands are for {setup.rootdir}")
-        if not_tried:
-            reasons = [f"{name} ({why})" for name, why in not_tried.items()]
-            tell(f"not tried here: {', '.join(reasons)}")
-        runs = f"{experiments.fresh_runs} runs in fresh processes, {experiments.forks} in forks"
+    with ExitStack() as stack:
+        copies = None
+        if leftovers.names:
+            copies = stack.enter_context(Copies(experiments, leftovers))
+            if copies.why_not:
+                tell(f"what the run has left can't be told apart: {copies.why_not}")
+                copies = None
+        stack.enter_context(experiments)
+        report, undecided = _prove_in_turn(
+            task,
+            report,
+            causes,
+            Search(experiments=experiments, copies=copies, leftovers=leftovers),
+        )
+        fresh_runs = experiments.fresh_runs + (copies.runs if copies else 0)
+        runs = f"{fresh_runs} runs in fresh processes, {experiments.forks} in forks"
         tell(f"{runs}, {seconds_words(time.monotonic() - began)}")
         if undecided:
             minutes = max(1, round(2 * task.budget_seconds / 60))
@@ -124,6 +128,66 @@ def prove_causes(
     if changed := changed_files(files, _files_besides(path, setup.rootdir)):
         tell(f"the tests have left in {setup.rootdir}: {listed(changed, _MOST_FILES)}")
     return report, not undecided
+
+
+@value
+class Search:
+    """What runs tests of a report, and what is known for all causes."""
+
+    experiments: Experiments
+    copies: Copies | None
+    """Where the run has left files; `None` else."""
+    leftovers: Leftovers
+
+
+def _prove_in_turn(
+    task: recorded.Task,
+    report: FailureReport,
+    causes: Sequence[tuple[int, Cause]],
+    search: Search,
+) -> tuple[FailureReport, int]:
+    """Prove causes; return the report with it, and how many are not proven."""
+    experiments, tell = search.experiments, task.tell
+    experiments.start()
+    if why := recorded.why_order_is_unknown(report, experiments):
+        tell(f"the recorded order is not known ({why}): that of now is taken")
+    if why := experiments.why_no_forks:
+        tell(f"every experiment takes a process of its own: {why}")
+    if plan := _plan_words(experiments):
+        tell(plan)
+    suspects: dict[tuple[str, ...], None] = {}
+    not_tried: dict[str, str] = {}
+    undecided = len(causes)
+    for cause in in_turn(task, causes, experiments):
+        proof = _prove(report, cause, search, tuple(suspects), not_tried)
+        if isinstance(proof, str):
+            tell(f"{_INDENT}{proof}")
+            continue
+        undecided -= proof.status == "proven"
+        if proof.type == "order.polluted":
+            suspects[proof.nodeids] = None
+        report = tell_and_keep(task, report, cause, proof)
+    if Path.cwd() != experiments.setup.rootdir:
+        tell(f"the commands are for {experiments.setup.rootdir}")
+    if not_tried:
+        reasons = [f"{name} ({why})" for name, why in not_tried.items()]
+        tell(f"not tried here: {', '.join(reasons)}")
+    return report, undecided
+
+
+def _plan_words(experiments: Experiments) -> str:
+    """Return what the steps of a cause take, where collecting the tests takes long."""
+    seconds = experiments.seconds_to_collect
+    if seconds < _LONG_TO_COLLECT:
+        return ""
+    steps = {"an order": 2 * FEWEST + 2, "a failure that is always there": ENOUGH_FRESH}
+    words = [
+        f"{step} about {seconds_words(runs * seconds)}" for step, runs in steps.items()
+    ]
+    return (
+        f"collecting the tests takes {seconds_words(seconds)}, and each process does it "
+        f"again: to prove {' and '.join(words)}"
+    )
 
 
 def _files_besides(report: Path, rootdir: Path) -> dict[str, tuple[int, int]]:
@@ -205,12 +269,12 @@ def causes_of(
 def _prove(
     report: FailureReport,
     cause: Cause,
-    experiments: Experiments,
+    search: Search,
     suspects: tuple[tuple[str, ...], ...],
     not_tried: dict[str, str],
-    not_known: tuple[str, ...],
 ) -> Proof | str:
     """Return the proof of a cause, or a sentence that says why there is none."""
+    experiments = search.experiments
     victims = recorded.victims_of(report, cause)
     nodeids, natural = experiments.nodeids, experiments.natural
     known = set(nodeids)
@@ -236,9 +300,11 @@ def _prove(
         others=others,
         suspects=suspects,
         suspicions=_installed_since(cause),
-        not_known=not_known,
-        program=reproduction_of(report).program,
-        axes=lambda base, uses_random: axes_of(
+        not_known=tuple(_not_known(report, search)),
+        files=tuple(dict.fromkeys(nodeid.partition("::")[0] for nodeid in natural)),
+        home=axes.empty_home(experiments.folder / "home").conditions[0],
+        program=program_of(report),
+        axes=lambda base, uses_random: axes.axes_of(
             experiments,
             victim,
             base,
@@ -246,13 +312,15 @@ def _prove(
             recorded_at=recorded.time_of(report),
         ),
     )
-    ladder = Ladder(experiments, climb)
+    ladder = Ladder(experiments, climb, search.copies)
     try:
         proof = ladder.prove()
     except OutOfTime:
         return "time ran out before it began"
     finally:
         not_tried |= ladder.not_tried
+    if ladder.trials.base.tree != "here":
+        return proof  # what is proven of copies, others can't be asked here
     alike = [other for other in collected if other.nodeid != victim.nodeid]
     # Only what is not in forks takes long.
     most = 2 if experiments.why_no_forks else _MOST_ALIKE
@@ -289,19 +357,21 @@ def _exceptions(
     return exceptions
 
 
-def _not_known(
-    report: FailureReport, files: Mapping[str, tuple[int, int]]
-) -> Iterator[str]:
-    """Yield what may make a test fail each time besides the test itself."""
-    began_ns = recorded.time_of(report).timestamp() * 1e9
+def _names_of_ours(report: FailureReport) -> Callable[[str], bool]:
+    """Return what tells whether a file is a report of the run, and nothing that tests left."""
     args = " ".join(report.run.invocation.args)  # which name reports
-    written = sorted(
-        name
-        for name, (_, written_ns) in files.items()
-        if written_ns > began_ns and name not in args and not _COVERAGE.match(name)
-    )
-    if written:
-        yield f"files that were written since the run began: {listed(written, _MOST_NAMED)}"
+
+    def is_ours(name: str) -> bool:
+        return name in args or bool(_COVERAGE.match(name))
+
+    return is_ours
+
+
+def _not_known(report: FailureReport, search: Search) -> Iterator[str]:
+    """Yield what may make a test fail each time besides the test itself."""
+    leftovers = search.leftovers
+    if leftovers.names and search.copies is None:
+        yield f"files that the run has written: {listed(leftovers.names, _MOST_NAMED)}"
     if deselected := report.summary.deselected:
         yield f"it may need one of {counted(deselected, 'test')} that the run had deselected"
 

@@ -25,9 +25,9 @@ from pytest_failure_taxonomy.prove.experiment import (
 )
 from pytest_failure_taxonomy.prove.places import Place
 from pytest_failure_taxonomy.prove.rates import make_proof
+from pytest_failure_taxonomy.prove.repository import git, toplevel_of
 from pytest_failure_taxonomy.prove.search import Walk
 from pytest_failure_taxonomy.report.model import FailureReport
-from pytest_failure_taxonomy.system.process import ask_git
 from pytest_failure_taxonomy.taxonomy.evidence import GitState
 from pytest_failure_taxonomy.taxonomy.judgement import Proof
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -36,11 +36,6 @@ from pytest_failure_taxonomy.text import first_line
 
 _SHOWN: Final = 5
 """Commits that are told where none is proven, and files."""
-_SECONDS_OF_GIT: Final = 120.0
-_OF_A_HOOK: Final = frozenset(
-    {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}
-)
-"""What git sets for its hooks; it would be asked about another checkout than ours."""
 _GIVE_ONE: Final = "give a commit by --good, or keep a history, which knows the last"
 _IMPORTED: Final = (".py", ".so", ".pyd")
 
@@ -61,31 +56,6 @@ def checkout_beside(source: Path) -> Iterator[Path]:
         finally:
             with suppress(ExperimentError):
                 git(source, "worktree", "remove", "--force", str(folder))
-
-
-def git(folder: Path, *arguments: str, hint: str = "") -> str:
-    """Return what git prints; no hooks run.
-
-    Raises:
-        ExperimentError: it fails, or is not there; the hint says what would be right.
-    """
-    off = ("-c", f"core.hooksPath={os.devnull}", "-c", "gc.auto=0")
-    until = time.monotonic() + _SECONDS_OF_GIT
-    status, output = ask_git(folder, until, *off, *arguments, without=_OF_A_HOOK)
-    if "not a git repository" in output:
-        raise ExperimentError(
-            f"{folder} is in no git repository; a commit is looked for where the tests ran, and "
-            "that has to be a checkout"
-        )
-    if status:
-        why = output.rpartition("\n")[2] or "no answer"
-        raise ExperimentError(f"git {arguments[0]}: {why}{hint}")
-    return output
-
-
-def toplevel_of(folder: Path) -> Path:
-    """Return the folder of the checkout that another is in."""
-    return Path(git(folder, "rev-parse", "--show-toplevel")).resolve()
 
 
 def commits_between(source: Path, good: str, bad: str) -> list[list[str]]:

@@ -22,9 +22,13 @@ from typing import IO, Any, Final, Literal, Self
 
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 from pytest_failure_taxonomy.options import EXPERIMENT_VARIABLE, TEMPORARY_VARIABLE
+from pytest_failure_taxonomy.prove.progress import Progress
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 
 PLUGIN: Final = "pytest_failure_taxonomy.prove.inside"
+WATCHING: Final = f" -p {PLUGIN}"
+"""What the options of a pytest that is only watched end with."""
+OTHER_ORDER: Final = "the tests run in another order"
 Result = Literal["passed", "failed", "other"]
 _MOST_COPIED_BYTES: Final = 20 << 20
 _HANGS_SECONDS: Final = 10.0
@@ -36,6 +40,12 @@ _SHOWN: Final = 3
 _EXAMPLES: Final = ".hypothesis"
 _OUTPUT: Final = "output"
 _PAUSE_SECONDS: Final = 0.01
+_SHELLS_SIGNALS: Final = 128
+_ONE_THREAD: Final = dict.fromkeys(
+    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"
+)
+"""Else libraries of numbers start threads when they are imported, and none may run where
+a process forks."""
 
 
 class ExperimentError(FailureTaxonomyError):
@@ -65,6 +75,8 @@ class Conditions:
     """Of `random` and of NumPy, which is set before the victim runs."""
     words: str = ""
     """What is different, for people: `PYTHONHASHSEED=3`."""
+    in_shell: str | None = "{run}"
+    """How a shell has the same around a command; `None` where it can't."""
 
 
 AS_RECORDED: Final = Conditions()
@@ -125,6 +137,13 @@ class Request:
     """The process for which the victim runs again and again while that is there."""
     limit_seconds: float = 0.0
     """How long a fork may take."""
+    files: Sequence[str] = ()
+    """The only files that are collected; all of the run's where there are none."""
+    watches: bool = False
+    """Change nothing, and tell how the victim ends in the run that the command makes."""
+    left_between_ns: Sequence[int] = ()
+    """When the recorded run began and ended: a file outside of the project that was
+    written then is one that it has left."""
 
 
 @value
@@ -145,6 +164,9 @@ class Experiments:
     Attributes:
         nodeids: the tests as pytest selects them, in its order.
         natural: the same in the order in which they were collected, before plugins changed it.
+        left_between_ns: when the recorded run began and ended; empty if nobody asks.
+        seconds_to_collect: how long that took.
+        progress: shows what is being tried; `None` if nobody looks.
         why_no_forks: a sentence, where every experiment takes a fresh process.
         setup: how pytest is run.
         folder: of what the experiments write.
@@ -166,16 +188,18 @@ class Experiments:
             limit_seconds: how long one experiment may take.
             allows_effects: go on where a test uses the network, a database or other processes.
         """
+        self.left_between_ns: tuple[int, ...] = ()
         self.nodeids: tuple[str, ...] = ()
         self.natural: tuple[str, ...] = ()
         self.digest = ""
         self.collection_errors = 0
-        self._seconds_to_collect = 0.0
+        self.seconds_to_collect = 0.0
         self.why_no_forks = ""
         self.until = until
         self.limit_seconds = limit_seconds
         self.forks = self.fresh_runs = 0
         self._allows_effects = allows_effects
+        self.progress: Progress | None = None
         self.setup = setup
         self._count = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -191,6 +215,19 @@ class Experiments:
     def __exit__(self, *_: object) -> None:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def elsewhere(self, setup: Setup) -> Experiments:
+        """Return what runs the same tests in another folder, as long and as carefully."""
+        other = Experiments(
+            setup,
+            until=self.until,
+            limit_seconds=self.limit_seconds,
+            allows_effects=self._allows_effects,
+        )
+        other.left_between_ns = self.left_between_ns
+        other.progress = self.progress
+        other.seconds_to_collect = self.seconds_to_collect
+        return other
 
     def start(self) -> None:
         """Collect the tests, in the process whose forks will run them.
@@ -217,7 +254,7 @@ class Experiments:
         if not answers:
             self.stop()
             raise ExperimentError(f"the tests can't be collected: {self._last_line()}")
-        self._seconds_to_collect = max(1.0, time.monotonic() - began)
+        self.seconds_to_collect = max(1.0, time.monotonic() - began)
         collected = answers[0]["collected"]
         self.nodeids = tuple(collected["nodeids"])
         self.natural = tuple(map(self.nodeids.__getitem__, collected["natural"]))
@@ -228,6 +265,11 @@ class Experiments:
             self.why_no_forks = f"collecting the tests starts threads ({names})"
         if self.why_no_forks:
             self.stop()
+
+    def show(self, what: str, number: int = 0, most: int = 0) -> None:
+        """Show what is being tried, and how many of how many."""
+        if self.progress is not None:
+            self.progress.show(what, number, most, self.until)
 
     def stop(self) -> None:
         """End the process whose forks run tests."""
@@ -256,15 +298,15 @@ class Experiments:
             before: node ids of the others, in their order.
             conditions: what is different; other ones than a seed take a fresh process.
             is_fresh: take a fresh process in any case.
-            more: what else is asked for: `put_back`, keys of the state that is restored before the
-                victim runs; `tells_modules`, for the files of all modules, in a fresh process;
-                what `walk` and `find_state` ask for, in a fork.
+            more: what else is asked for, as `Request` has it: `files` takes a fresh
+                process as well.
 
         Raises:
             OutOfTime: the budget is spent.
         """
         request = self._request_of(victim, before, seed=conditions.seed, **more)
-        needs_process = conditions != AS_RECORDED and conditions.seed is None
+        is_changed = conditions != AS_RECORDED and conditions.seed is None
+        needs_process = is_changed or bool(request.files)
         is_fresh = is_fresh or needs_process or bool(self.why_no_forks)
         if not is_fresh and self._server is None:
             self.start()
@@ -273,7 +315,7 @@ class Experiments:
         if "limit" in victim.endings:
             allowed = min(allowed, _HANGS_SECONDS)
         if is_fresh:
-            allowed += 4 * self._seconds_to_collect
+            allowed += 4 * self.seconds_to_collect
         limit = self._time_left(allowed)
         began = time.monotonic()
         if is_fresh:
@@ -287,6 +329,47 @@ class Experiments:
         answers = tuple(_read_answers(request.answers))
         seconds = time.monotonic() - began
         return self._outcome(victim, ended, seconds, answers)
+
+    def run_command(
+        self, victim: Victim, before: Sequence[str], command: str
+    ) -> Outcome:
+        """Run a command of a shell that makes a test fail, as a user would.
+
+        Its pytest is a plain one: ours only tells how the test ended, and has what is
+        written go elsewhere.
+
+        Args:
+            victim: the test.
+            before: node ids of the tests that have to run before it.
+            command: for `sh`, to be run in pytest's root directory.
+
+        Raises:
+            OutOfTime: the budget is spent.
+        """
+        request = self._request_of(victim, before, watches=True)
+        allowed = self.limit_seconds + 4 * self.seconds_to_collect
+        limit = self._time_left(allowed)
+        self.fresh_runs += 1
+        began = time.monotonic()
+        process = self._start(
+            ["sh", "-c", command], self.setup.rootdir, self._watching(request)
+        )
+        ended = _wait_for(process, limit)
+        if ended == "limit" and limit < allowed:
+            raise OutOfTime
+        answers = tuple(_read_answers(request.answers))
+        outcome = self._outcome(victim, ended, time.monotonic() - began, answers)
+        results = {answer.get("result") for answer in answers}
+        # Of several at once, one has to fail.
+        if ended != "0" and "failed" in results:
+            return replace(outcome, result="failed")
+        if ended != "0" and outcome.result == "passed":
+            return replace(outcome, result="other", words=f"it ended with {ended}")
+        started = [answer["started"] for answer in answers if "started" in answer]
+        expected = [*before, victim.nodeid]
+        if [nodeid for nodeid in started if nodeid in expected] != expected:
+            return replace(outcome, result="other", words=OTHER_ORDER)
+        return outcome
 
     def walk(self, victim: Victim, before: Sequence[str], every: int) -> int | None:
         """Return after how many of the tests before it a test fails; `None` if it does not.
@@ -348,6 +431,7 @@ class Experiments:
             order=before,
             victim=victim.nodeid,
             fingerprints=sorted(victim.fingerprints),
+            left_between_ns=self.left_between_ns,
             **more,
         )
 
@@ -370,14 +454,7 @@ class Experiments:
     ) -> str:
         """Return how it ended, as a fork does."""
         with conditions.around() if conditions.around else nullcontext():
-            process = self._popen(request, conditions)
-            try:
-                code = process.wait(limit_seconds)
-            except subprocess.TimeoutExpired:
-                return "limit"
-            finally:
-                _end_group(process)
-        return signal.Signals(-code).name if code < 0 else str(code)
+            return _wait_for(self._popen(request, conditions), limit_seconds)
 
     def _popen(
         self,
@@ -388,20 +465,47 @@ class Experiments:
         setup = self.setup
         variables: dict[str, str | None] = {
             **os.environ,
-            # What Python, pytest and Hypothesis write beside the tests goes elsewhere.
-            "PYTHONDONTWRITEBYTECODE": "1",
-            TEMPORARY_VARIABLE: str(self.folder / "temporary"),
-            "HYPOTHESIS_STORAGE_DIRECTORY": str(self.folder / _EXAMPLES),
+            **(self._elsewhere()),
+            **(dict(_ONE_THREAD) if server else {}),
             **setup.variables,
             **dict(conditions.variables),
             EXPERIMENT_VARIABLE: _encode(request),
         }
         start = [*conditions.prefix, sys.executable, *setup.python, "-m", "pytest"]
         command = [*start, "-p", PLUGIN, *setup.args, *conditions.args]
+        return self._start(command, setup.folder, variables, server)
+
+    def _elsewhere(self) -> dict[str, str]:
+        """Return what has Python, pytest and Hypothesis write into our own folder."""
+        return {
+            "PYTHONDONTWRITEBYTECODE": "1",
+            TEMPORARY_VARIABLE: str(self.folder / "temporary"),
+            "HYPOTHESIS_STORAGE_DIRECTORY": str(self.folder / _EXAMPLES),
+        }
+
+    def _watching(self, request: Request) -> dict[str, str | None]:
+        """Return the environment of a plain pytest that is only watched."""
+        # Its environment may not be the one that is active.
+        programs = [os.path.dirname(sys.executable), os.environ.get("PATH", "")]
+        return {
+            **os.environ,
+            **self._elsewhere(),
+            "PATH": os.pathsep.join(filter(None, programs)),
+            "PYTEST_ADDOPTS": os.environ.get("PYTEST_ADDOPTS", "") + WATCHING,
+            EXPERIMENT_VARIABLE: _encode(request),
+        }
+
+    def _start(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        variables: Mapping[str, str | None],
+        server: socket.socket | None = None,
+    ) -> subprocess.Popen[bytes]:
         with (self.folder / _OUTPUT).open("wb") as output:
             return subprocess.Popen(  # noqa: S603 - it is the user's own command
                 command,
-                cwd=setup.folder,
+                cwd=folder,
                 env={
                     name: text for name, text in variables.items() if text is not None
                 },
@@ -495,6 +599,21 @@ def _read_answers(path: str) -> list[dict[str, Any]]:
         with suppress(OSError):  # a test may have removed it
             os.unlink(path)
     return answers
+
+
+def _wait_for(process: subprocess.Popen[bytes], limit_seconds: float) -> str:
+    """Return how a process ended: with a status, by a signal, or at the limit."""
+    try:
+        code = process.wait(limit_seconds)
+    except subprocess.TimeoutExpired:
+        return "limit"
+    finally:
+        _end_group(process)
+    # A shell adds 128 to the number of the signal that has ended its command.
+    number = -code if code < 0 else code - _SHELLS_SIGNALS
+    with suppress(ValueError):
+        return signal.Signals(number).name
+    return str(code)
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

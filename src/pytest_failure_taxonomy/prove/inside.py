@@ -31,7 +31,7 @@ from pytest_failure_taxonomy.hooks.guard import Faults
 from pytest_failure_taxonomy.hooks.inspection import attribute_of, entries_of
 from pytest_failure_taxonomy.hooks.session import SessionRecorder
 from pytest_failure_taxonomy.options import EXPERIMENT_VARIABLE, TEMPORARY_VARIABLE
-from pytest_failure_taxonomy.prove.experiment import Request
+from pytest_failure_taxonomy.prove.experiment import WATCHING, Request
 from pytest_failure_taxonomy.prove.search import fewest
 from pytest_failure_taxonomy.prove.state import (
     Snapshot,
@@ -55,7 +55,7 @@ json = isolate_module(json)
 os = isolate_module(os)
 
 # As they are before any test: one may patch them, as freezegun does.
-_monotonic, _sleep = time.monotonic, time.sleep
+_monotonic, _sleep, _lstat = time.monotonic, time.sleep, os.lstat
 
 _TABLE: Final = packaged_table("experiments")
 _VALUES: Final[Mapping[str, bool | int | None]] = {
@@ -68,6 +68,11 @@ _NEUTRAL: Final[dict[str, bool | int | str | None]] = {}
 for _neutral, _names in _TABLE["neutral"].items():
     _NEUTRAL.update(dict.fromkeys(_names, _VALUES.get(_neutral, _neutral)))
 """Values that options have in an experiment, by their names in the config."""
+_WATCHES: Final = json.loads(os.environ.get(EXPERIMENT_VARIABLE, "{}")).get("watches")
+"""Whether the run is a user's own, in which nothing but what is written is changed."""
+if _WATCHES:
+    for _name in _TABLE["neutral_runs"]["options"]:
+        del _NEUTRAL[_name]
 _IS_WRITTEN: Final = re.compile(_TABLE["written"]["names"]).search
 """Tells whether an option or an ini value of a name names what is written."""
 _FOLDER: Final = Path(os.environ.get(TEMPORARY_VARIABLE, os.devnull))
@@ -83,6 +88,8 @@ _MOST_PUT_BACK_ALONE: Final = 20
 _PROCESSES: Final = ("subprocess.Popen", "os.system", "os.posix_spawn")
 """Audit events of other processes; what they run comes first."""
 _MOST_EFFECTS: Final = 10
+_READS: Final = ("open", "os.listdir", "os.scandir", "os.mkdir", "sqlite3.connect")
+"""Audit events of files that may be there, whose path comes first."""
 _LOCAL: Final = ("127.", "::1", "localhost", "0.0.0.0", "::")  # noqa: S104 - nothing is bound
 
 _SEED: Final = pytest.StashKey[int | None]()
@@ -91,7 +98,13 @@ _RANDOM: Final = pytest.StashKey[dict[str, bytes]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Take the request out of the environment, and register what answers it."""
-    request = Request(**json.loads(os.environ.pop(EXPERIMENT_VARIABLE)))
+    text = os.environ.pop(EXPERIMENT_VARIABLE, "")
+    if not text:
+        return  # a pytest that a test or a plain one has started
+    request = Request(**json.loads(text))
+    if request.watches:
+        options = os.environ.get("PYTEST_ADDOPTS", "").removesuffix(WATCHING)
+        os.environ["PYTEST_ADDOPTS"] = options
     experiment = _Experiment(config, request)
     config.pluginmanager.register(experiment, "failure_taxonomy_experiment")
 
@@ -121,7 +134,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     if _FILE_TYPE is not None:
         _FILE_TYPE.__call__ = _call_file_type
     _redirect_ini_values(config)  # a conftest may have declared more
-    for name in _RERUNNERS:
+    for name in () if _WATCHES else _RERUNNERS:
         if config.pluginmanager.has_plugin(name):
             config.pluginmanager.unregister(name=name)
             config.addinivalue_line(
@@ -208,6 +221,18 @@ class _Experiment:
         """Their values, of those that tests share."""
         self._before: Snapshot | None = None
         """The state before the first test, until its fixtures are set up."""
+        self._outside: list[str] = []
+        self._inside = tuple(
+            os.path.join(os.path.abspath(folder), "")
+            for folder in (
+                config.rootpath,
+                Path(request.answers).parent,
+                os.path.realpath(sys.prefix),
+                os.path.realpath(sys.base_prefix),
+                *("/dev", "/proc", "/sys"),
+            )
+        )
+        """What begins with these is no file of others."""
         self._is_over = False
         """Whether all tests have run, and what follows are plugins at the end of their session."""
 
@@ -218,10 +243,35 @@ class _Experiment:
         return (yield)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+    def pytest_collection(self, session: pytest.Session) -> None:
+        """Collect some files alone, with the conftests that the run has."""
+        if self._request.files:
+            rootdir = session.config.rootpath
+            session.config.args = [str(rootdir / file) for file in self._request.files]
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(
+        self, item: pytest.Item
+    ) -> Generator[None, object, object]:
+        """Tell how the victim ends in a run that is only watched."""
+        if not self._request.watches:
+            return (yield)
+        is_victim = item.nodeid == self._request.victim
+        self._tell(started=item.nodeid)
+        if is_victim:
+            self._victim = item.nodeid
+        result = yield
+        if is_victim:
+            self._tell_result(item)
+        return result
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """Run what is asked for instead of all tests."""
         items = session.items
         self._items = {item.nodeid: item for item in reversed(items)}
+        if self._request.watches:
+            return None
         if self._request.victim:
             self._tell_modules()
             self._answer()
@@ -405,6 +455,10 @@ class _Experiment:
         else:
             victim.stash[_SEED] = seed
         self._run_test(victim, None)
+        return self._tell_result(victim, **place)
+
+    def _tell_result(self, victim: pytest.Item, **place: int) -> str:
+        """Tell how the victim has ended, and return it."""
         no_exit = evidence.ProcessExit(code=None, source="none")
         observed = self._recorder.evidence(no_exit)
         failures = tuple(
@@ -476,12 +530,30 @@ class _Experiment:
 
     def _see(self, event: str, args: tuple[Any, ...]) -> None:
         """Tell at once what a test does to the network and by other processes."""
-        if self._is_over or len(self._effects) >= _MOST_EFFECTS:
+        if self._is_over:
+            return
+        if event in _READS and self._victim and self._request.left_between_ns:
+            self._see_file(args[0], args[1:2])
+        if len(self._effects) >= _MOST_EFFECTS:
             return
         effect = _effect_of(event, args)
         if effect and effect not in self._effects:
             self._effects.append(effect)
             self._tell(effects=self._effects)
+
+    def _see_file(self, path: object, mode: tuple[object, ...]) -> None:
+        """Tell which files outside of the project the victim reads that a run has left."""
+        is_written = mode and type(mode[0]) is str and mode[0].startswith(("w", "x"))
+        if is_written or not isinstance(path, str | bytes) or len(self._outside) > 2:
+            return
+        place = os.path.abspath(os.fsdecode(path))
+        if place in self._outside or place.startswith(self._inside):
+            return
+        began, ended = self._request.left_between_ns
+        with suppress(OSError, ValueError):
+            if began <= _lstat(place).st_mtime_ns <= ended:
+                self._outside.append(place)
+                self._tell(outside=self._outside)
 
 
 def _open(answers: str) -> int:

@@ -1,72 +1,63 @@
 """Which experiments a cause needs, the cheapest first, and what is proven by them.
 
-Forks say where to look. What is said to be proven has failed in fresh processes with what is named,
-and has not without it (`rates.are_apart`).
+Forks say where to look. What is said to be proven has failed in fresh processes with what
+is named, and has not without it (`rates.compare`); what is said to be reproducible has
+failed in each of 29 runs (`rates.is_reproducible`).
 """
 
 from __future__ import annotations
 
-import shlex
+import random
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal
 
 from pytest_failure_taxonomy.prove.axes import Axis, Base
+from pytest_failure_taxonomy.prove.copies import Copies
 from pytest_failure_taxonomy.prove.experiment import (
-    AS_RECORDED,
     Conditions,
     Experiments,
-    Outcome,
     OutOfTime,
     Victim,
 )
+from pytest_failure_taxonomy.prove.ledger import Comparison, Side
 from pytest_failure_taxonomy.prove.rates import (
+    ENOUGH,
+    ENOUGH_FRESH,
+    ENOUGH_IN_FORKS,
     FEWEST,
+    LEAST_FORKS,
+    MOST_PAIRS,
+    NO_RUNS,
     Count,
     are_apart,
+    changes_once,
+    is_reproducible,
     lower_bound,
     make_proof,
     passes_needed,
 )
 from pytest_failure_taxonomy.prove.search import fewest
+from pytest_failure_taxonomy.prove.shell import Program
+from pytest_failure_taxonomy.prove.trials import COMMAND_RUNS, PROBES, Trials
 from pytest_failure_taxonomy.taxonomy.judgement import Proof, ProofType
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import listed
 
 _MOST_FRESH: Final = 20
-"""Fresh runs of one side that a comparison takes at most."""
+"""Fresh runs of a test that comes and goes."""
 _MOST_FORKS: Final = 40
 """Runs of a test alone, in forks, that look for a failure that comes and goes."""
 _LOOKS: Final = 5
-"""Runs in forks that say what is worth a proof; what takes long is looked at twice."""
-_LONG_SECONDS: Final = 2.0
-_FEWEST_PROBES: Final = 4
-_PROBES: Final = 60
-_SECONDS_OF_PROBES: Final = 20.0
-"""How often one pass over the tests before looks at the victim, and how long that may take."""
+"""Runs in forks that say what is worth a proof."""
 _SHOWN: Final = 3
 _NO_TIME: Final = "time ran out"
-_FEWEST_OF_CHANCE: Final = 8
-"""Runs of each side where a test comes and goes anyway: of so many, chance has eight fail and eight
-pass once in 65,000 times."""
 _CLEAR_SHIFT: Final = 0.3
 """By how much a rate changes before it is looked at more closely."""
 _ALONG_AXES: Final = 100
 """Runs that all axes together take at most."""
-MOST_RUNS: Final = 2 * _MOST_FRESH + _MOST_FORKS + 3 * _PROBES + _ALONG_AXES
+MOST_RUNS: Final = 2 * MOST_PAIRS + _MOST_FORKS + 3 * PROBES + _ALONG_AXES
 """Runs that one cause takes at most, unless several tests are needed together."""
-
-
-@value
-class Side:
-    """One side of a comparison: what runs before the victim, and what is different."""
-
-    before: tuple[str, ...] = ()
-    conditions: Conditions = AS_RECORDED
-    put_back: tuple[str, ...] = ()
-
-
-ALONE: Final = Side()
 
 
 @value
@@ -85,11 +76,20 @@ class Climb:
     suspicions: tuple[str, ...] = ()
     not_known: tuple[str, ...] = ()
     """What may decide though a test fails each time, and can't be tried."""
-    program: str = "pytest"
+    files: tuple[str, ...] = ()
+    """The files of all tests, in the order in which they are collected."""
+    home: Conditions | None = None
+    """Folders of the user that are empty; `None` where that can't be had."""
+    program: Program = Program()
     """How pytest is called, with the options of the run, for a shell."""
     axes: Callable[[Base, bool], Iterable[Axis]] | None = None
-    """Returns what else may decide, by how the test ends alone and whether it takes random numbers.
-    """
+    """Returns what else may decide, by how the test ends alone and whether it takes random
+    numbers."""
+
+    @property
+    def own_file(self) -> str:
+        """The file of the victim."""
+        return self.victim.nodeid.partition("::")[0]
 
 
 class Ladder:
@@ -97,57 +97,200 @@ class Ladder:
 
     Attributes:
         not_tried: axes by name, and why they can't be tried here.
+        trials: what runs the victim, and all runs of it.
     """
 
-    def __init__(self, experiments: Experiments, climb: Climb) -> None:
-        self._experiments, self._climb = experiments, climb
-        self._victim = climb.victim
-        self._fresh: dict[Side, Count] = {}
+    def __init__(
+        self,
+        experiments: Experiments,
+        climb: Climb,
+        copies: Copies | None = None,
+        shuffles: random.Random | None = None,
+    ) -> None:
+        self._experiments, self._climb, self._copies = experiments, climb, copies
+        self.trials = Trials(experiments, climb.victim, climb.program, copies, shuffles)
         self._suspicions = list(climb.suspicions)
-        self._other_words = "it never ran"
-        """How it ended where that was neither a pass nor the failure that was asked for."""
-        self._seconds = 0.01
-        """How long the last run has taken; those of the victim alone are the first."""
-        self._uses_random = False
-        """Whether it takes numbers of a generator that can be seeded."""
-        self._draft: Proof | None = None
-        """What was about to be proven when time ran out."""
+        self._comparison: tuple[ProofType, Comparison] | None = None
+        """What is being compared, until that is decided."""
+        self._own: Side | None = None
+        """How the test runs truly alone, where it fails so."""
+        self._doubt = ""
+        """What else may make it fail, and can't be told apart here."""
         self.not_tried: dict[str, str] = {}
 
     def prove(self) -> Proof:
-        """Return the proof of a cause, as the report has it; undecided where time runs out."""
+        """Return the proof of a cause, as the report has it; what was seen if time runs out."""
         try:
             return self._prove()
         except OutOfTime:
-            return self._draft or self._proof("flaky", "undecided", state=_NO_TIME)
+            return self._conclude_early()
 
     def _prove(self) -> Proof:
-        alone = self._look(ALONE, times=_LOOKS, until_mixed=True)
-        always = alone.failed == alone.runs
-        if not alone.is_mixed:
-            # Of one that ended in another way each time, neither is known.
-            proof = self._depends_on_order(
-                fails=always and alone.runs > 0,
-                passes=not always,
-            )
-            if proof is not None:
-                return proof
-        if alone.runs == 0:
-            why = f"alone it ends in another way: {self._other_words}"
-            return self._proof("flaky", "undecided", state=why)
-        if always:
-            alone = self._count_fresh(ALONE, FEWEST)
-            if alone.failed == alone.runs:
-                if (proof := self._depends_on_axis(alone)) is not None:
-                    return proof
-                self._suspicions += self._climb.not_known
-                return self._proof(
-                    "reproducible",
-                    "proven" if alone.runs >= FEWEST else "undecided",
-                )
-        return self._comes_and_goes()
+        trials = self.trials
+        alone = trials.look(trials.base, times=_LOOKS, until_mixed=True)
+        if not alone.runs and not trials.why_no_forks:
+            alone = trials.run_fresh(trials.base, 1)
+            if alone.runs:
+                trials.go_on_without_forks()
+                alone = trials.run_fresh(trials.base, _LOOKS, until_mixed=True)
+        if alone.is_mixed:
+            return self._comes_and_goes()
+        if not alone.runs:
+            # What it depends on may make it end in one of the two ways.
+            proof = self._depends_on_order(fails=False, passes=False)
+            why = f"alone it ends in another way: {trials.other_words}"
+            return proof or self._proof("flaky", "undecided", state=why)
+        return self._has_failed() if alone.failed else self._has_passed()
+
+    def _has_failed(self) -> Proof:
+        """Go on with a test that has failed in each run alone."""
+        if (proof := self._look_at_surroundings()) is not None:
+            return proof
+        if self.trials.alone.runs.is_mixed:
+            return self._comes_and_goes()
+        proof = self._depends_on_order(fails=True, passes=False)
+        return proof or self._fails_always()
+
+    def _has_passed(self) -> Proof:
+        """Go on with a test that has passed in each run alone."""
+        proof = self._depends_on_order(fails=False, passes=True)
+        if proof is None and self._fails_in_clean_copy():
+            self.trials.go_on_in_clean_copies()
+            return self._prove()
+        return proof or self._comes_and_goes()
 
     # What follows are the rungs.
+
+    def _look_at_surroundings(self) -> Proof | None:
+        """Run the test truly alone; where it passes then, find what made it fail.
+
+        Alone, only its own file is collected, in a folder without what the recorded run
+        has left, with empty folders of the user.
+        """
+        trials = self.trials
+        base = trials.base
+        left = self._leftovers
+        only_file = replace(base, files=(self._climb.own_file,))
+        clean = replace(only_file, tree="clean copy") if left else only_file
+        sides = [clean, only_file]
+        if self._climb.home is not None:
+            sides.insert(0, replace(clean, conditions=self._climb.home))
+        self._own = next(
+            (side for side in dict.fromkeys(sides) if self._fails_on(side)), None
+        )
+        if self._own is not None and (self._own != only_file or not left):
+            return None
+        if not trials.why_no_forks:
+            fresh = trials.run_fresh(base, 2, until_mixed=True)
+            if not fresh.failed:
+                # In a process of its own it has never failed.
+                trials.go_on_without_forks()
+                return self._prove()
+        if self._own is None:
+            self._doubt = "where only its own file is collected it ends in another way"
+            return self._depends_on_import(only_file)
+        named = listed(left, _SHOWN)
+        result = trials.run(clean).result
+        if result == "passed" and self._fails_on(replace(only_file, tree="copy")):
+            return self._depends_on_leftovers(left)
+        self._doubt = f"the run has written {named}, and without that it ends otherwise"
+        return None
+
+    @property
+    def _leftovers(self) -> tuple[str, ...]:
+        """The files that the recorded run has left, where they are still there."""
+        is_here = self.trials.base.tree == "here"
+        return self._copies.leftovers.names if is_here and self._copies else ()
+
+    def _fails_on(self, side: Side) -> bool:
+        return self.trials.run(side, is_fresh=True).result == "failed"
+
+    def _fails_in_clean_copy(self) -> bool:
+        """Tell whether it fails without what the recorded run has left, in its order."""
+        trials, recorded = self.trials, self._climb.recorded or ()
+        if self._copies is None or trials.base.tree != "here":
+            return False
+        clean = replace(trials.base, tree="clean copy", before=recorded)
+        return trials.run(clean).result == "failed"
+
+    def _depends_on_import(self, only_file: Side) -> Proof | None:
+        """Find the files whose import makes it fail."""
+        trials, climb = self.trials, self._climb
+        others = tuple(file for file in climb.files if file != climb.own_file)
+        if not others or trials.run(only_file).result != "passed":
+            return None
+
+        def with_files(some: Sequence[str]) -> Side:
+            files = {*some, climb.own_file}
+            collected = tuple(file for file in climb.files if file in files)
+            return replace(trials.base, files=collected)
+
+        def holds(some: tuple[str, ...]) -> bool:
+            self._experiments.show(f"{len(some):,} of the files that are imported")
+            return trials.run(with_files(some)).result == "failed"
+
+        if not holds(others):
+            return None
+        named = fewest(others, holds)
+        failing = with_files(named)
+        if not self._compare("collection.polluted", failing, only_file):
+            return None
+        words = " and ".join(named)
+        if trials.command_of(failing) is None:
+            # What decides may be how many tests there are, and no import.
+            why = f"it fails where {words} is collected, and no plain run shows that"
+            return self._proof("flaky", "undecided", state=why)
+        return self._proof(
+            "collection.polluted", "proven", failing, only_file, state=words
+        )
+
+    def _depends_on_leftovers(self, left: tuple[str, ...]) -> Proof | None:
+        """Find which files that the run has left make it fail, or which test leaves them."""
+        trials = self.trials
+        failing_files = self._find_leftovers(left)
+        named = listed(failing_files, _SHOWN)
+        trials.go_on_in_clean_copies()
+        proof = self._depends_on_order(fails=False, passes=True)
+        if proof is not None:
+            words = f"left behind: the file {named}"
+            return replace(proof, suspicions=(*proof.suspicions, words))
+        with_them = replace(trials.base, left=failing_files)
+        if not failing_files or not self._compare(
+            "leftover.files", with_them, trials.base
+        ):
+            return self._proof(
+                "flaky", "undecided", state="files that the run has left"
+            )
+        proof = self._proof(
+            "leftover.files", "proven", with_them, trials.base, state=named
+        )
+        with suppress(OutOfTime):
+            leavers = self._find_leavers(failing_files[-1])
+            proof = replace(proof, nodeids=leavers)
+        return proof
+
+    def _find_leftovers(self, left: tuple[str, ...]) -> tuple[str, ...]:
+        clean = replace(self.trials.base, tree="clean copy")
+
+        def holds(some: tuple[str, ...]) -> bool:
+            self._experiments.show(f"{len(some):,} of the files that the run has left")
+            side = replace(clean, left=some)
+            return self.trials.run(side).result == "failed"
+
+        return fewest(left, holds) if holds(left) else ()
+
+    def _find_leavers(self, file: str) -> tuple[str, ...]:
+        """Return the tests that leave a file, in a clean copy; none where that is not seen."""
+        trials, copies = self.trials, self._copies
+        tests = self._climb.others
+
+        def leave(some: tuple[str, ...]) -> bool:
+            trials.run(trials.after(some))
+            return copies is not None and copies.has(file)
+
+        if not tests or leave(()) or not leave(tests):
+            return ()
+        return fewest(tests, leave)
 
     def _depends_on_order(self, *, fails: bool, passes: bool) -> Proof | None:
         """Find tests after which it fails, or passes, where alone it does not.
@@ -156,23 +299,26 @@ class Ladder:
             fails: whether it fails alone.
             passes: whether it passes alone.
         """
+        trials = self.trials
         sort: ProofType = "order.brittle" if fails else "order.polluted"
-        failing = ALONE if fails else self._find_polluters()
+        failing = trials.base if fails else self._find_polluters()
         if failing is None:
             return None
         if passes and len(failing.before) == 1:
-            polluter = replace(self._victim, nodeid=failing.before[0])
+            polluter = replace(trials.victim, nodeid=failing.before[0])
             # Such as a fixture of the module whose end fails: pytest charges it to the last test.
             if self._experiments.run(polluter).result == "failed":
-                self._victim, self._fresh = polluter, {}
+                trials.set_victim(polluter)
                 return self._prove()
-        passing = ALONE if passes else self._find_setters()
+        passing = trials.base if passes else self._find_setters()
         if passing is None:
             return None
-        if not self._are_apart(sort, failing, passing):
+        if not trials.why_no_forks:
+            trials.look(passing, times=LEAST_FORKS)
+        if not self._compare(sort, failing, passing):
             return self._explain_no_difference(failing, passing)
         state = None
-        if passing == ALONE:
+        if passing == trials.base and trials.base.tree == "here":
             state = self._find_state(failing.before)
             self._suspect_others(failing.before)
         return self._proof(sort, "proven", failing, passing, state=state)
@@ -182,16 +328,18 @@ class Ladder:
         failing: Side,
         passing: Side,
     ) -> Proof | None:
-        if passing != ALONE:
+        trials = self.trials
+        if passing != trials.base:
             return None
-        named, alone = " and ".join(failing.before), self._counts(ALONE)
+        named, alone = " and ".join(failing.before), trials.alone.fresh
         if alone.failed == alone.runs:
             why = (
                 f"since {named} has run in a process of its own, it fails alone as well"
             )
             return self._proof("flaky", "undecided", state=f"{why} ({alone})")
         if not alone.failed:
-            self._suspicions.append(f"after {named}: fails {self._counts(failing)}")
+            count = trials.ledger.tally(failing).runs
+            self._suspicions.append(f"after {named}: fails {count}")
         return None
 
     def _suspect_others(self, polluters: tuple[str, ...]) -> None:
@@ -199,26 +347,30 @@ class Ladder:
         recorded = self._climb.recorded or ()
         rest = tuple(nodeid for nodeid in recorded if nodeid not in polluters)
         with suppress(OutOfTime):
-            if rest and self._is(rest, "failed"):
+            if rest and self.trials.ends_after(rest, "failed"):
                 self._suspicions.append(
                     "other tests that ran before it make it fail, too"
                 )
 
     def _find_polluters(self) -> Side | None:
         """Return the tests before it that make the victim fail; `None` if they do not."""
-        recorded = self._climb.recorded or ()
+        trials, recorded = self.trials, self._climb.recorded or ()
         polluters = None
         for suspects in self._climb.suspects:
-            if self._victim.nodeid not in suspects and self._is(suspects, "failed"):
+            is_other = trials.victim.nodeid not in suspects
+            if is_other and trials.ends_after(suspects, "failed"):
                 polluters = suspects
                 break
-        polluters = polluters or self._search(recorded, "failed")
-        if polluters is None and recorded and not self._experiments.why_no_forks:
+        polluters = polluters or trials.search(recorded, "failed")
+        if polluters is None and recorded and not trials.why_no_forks:
             # Not in forks, which share files and sockets with the process that collected.
-            polluters = self._search(recorded, "failed", is_fresh=True)
+            polluters = trials.search(recorded, "failed", is_fresh=True)
         if polluters is None:
             return None
-        count = self._look(Side(before=polluters), times=_LOOKS)
+        failing = trials.after(polluters)
+        if trials.why_no_forks:
+            return failing  # the pairs will tell, and cost as little
+        count = trials.look(failing, times=_LOOKS)
         if count.failed * 2 < count.runs:
             return None  # it was chance that it failed
         if count.failed < count.runs and len(polluters) > 1:
@@ -226,10 +378,10 @@ class Ladder:
             tries = passes_needed(max(lower_bound(count), 1 / _MOST_FRESH))
 
             def makes_fail(some: tuple[str, ...]) -> bool:
-                return any(self._is(some, "failed") for _ in range(tries))
+                return any(trials.ends_after(some, "failed") for _ in range(tries))
 
             polluters = fewest(polluters, makes_fail)
-        return Side(before=polluters)
+        return trials.after(polluters)
 
     def _find_setters(self) -> Side | None:
         """Return tests after which the victim passes; `None` if none of those that are tried."""
@@ -238,18 +390,20 @@ class Ladder:
             # The same tests in another order may leave something else behind.
             if before == climb.recorded:
                 continue
-            if setters := self._search(before, "passed"):
-                return Side(before=setters)
+            if setters := self.trials.search(before, "passed"):
+                return self.trials.after(setters)
         return None
 
     def _find_state(self, polluters: tuple[str, ...]) -> str | None:
         """Return in words what the polluters leave behind that makes the victim fail."""
-        why_no_forks = self._experiments.why_no_forks
+        trials = self.trials
+        why_no_forks = trials.why_no_forks
         try:
             if why_no_forks:
                 suspected = f"what they leave behind: {why_no_forks}"
             else:
-                outcome = self._experiments.find_state(self._victim, polluters)
+                self._experiments.show("what they leave behind")
+                outcome = self._experiments.find_state(trials.victim, polluters)
                 left = outcome.answer("differences")
                 suspected = f"left behind: {listed(left, _SHOWN)}" if left else ""
                 if left is None:
@@ -258,8 +412,8 @@ class Ladder:
                     suspected = "; ".join(mended.values())
                     side = Side(before=polluters, put_back=tuple(mended))
                     # One of the forks may end in another way, which counts for nothing.
-                    count = self._look(side, times=4)
-                    count = count.and_those_of(self._count_fresh(side, 2))
+                    count = trials.look(side, times=4)
+                    count = count.and_those_of(trials.run_fresh(side, 2))
                     if not count.failed and count.runs >= FEWEST:
                         return suspected
         except OutOfTime:
@@ -268,27 +422,106 @@ class Ladder:
             self._suspicions.append(suspected)
         return None
 
+    def _fails_always(self) -> Proof:
+        """Prove that it fails by itself, whatever else is different."""
+        trials = self.trials
+        if (proof := self._depends_on_axis(Count(failed=1, runs=1))) is not None:
+            return proof
+        trials.command_of(trials.base)
+        if self._own is not None:
+            trials.run_fresh(self._own, ENOUGH_FRESH - COMMAND_RUNS)
+        enough = ENOUGH if trials.why_no_forks else ENOUGH_IN_FORKS
+        for _ in range(2 * enough):
+            together = trials.ledger.tally_of_all_alone()
+            is_enough = together.fresh.runs >= ENOUGH_FRESH
+            if trials.alone.runs.is_mixed or together.runs.runs >= enough:
+                break
+            self._experiments.show("runs of the test", together.runs.runs + 1, enough)
+            trials.run(trials.base, is_fresh=not is_enough)
+        if trials.alone.runs.is_mixed:
+            return self._comes_and_goes()
+        return self._conclude_reproducible()
+
+    def _conclude_reproducible(self) -> Proof:
+        trials = self.trials
+        together = trials.ledger.tally_of_all_alone()
+        count = together.runs
+        if count.failed < count.runs:
+            why = "it passes now and then where something else is different"
+            return self._proof("flaky", "undecided", state=why)
+        self._suspicions += self._climb.not_known
+        outside = listed(trials.outside, _SHOWN)
+        if outside:
+            self._doubt = f"the run has left {outside}, which it reads"
+        if self._doubt:
+            self._suspicions.append(self._doubt)
+        is_certain = is_reproducible(together) and not self._doubt
+        status: Literal["proven", "suspected"] = "proven" if is_certain else "suspected"
+        return replace(
+            make_proof("reproducible", status, count),
+            command=trials.verified_command(trials.base),
+            suspicions=tuple(self._suspicions),
+        )
+
     def _comes_and_goes(self) -> Proof:
         """Run it alone until it has failed and passed under the same conditions."""
-        forks = Count()
-        if not self._experiments.why_no_forks:
-            forks = self._look(ALONE, times=_MOST_FORKS, until_mixed=True)
-        alone = self._count_fresh(ALONE, FEWEST, until_mixed=True)
-        if (proof := self._depends_on_axis(forks.and_those_of(alone))) is not None:
+        trials = self.trials
+        if not trials.why_no_forks:
+            trials.look(trials.base, times=_MOST_FORKS, until_mixed=True)
+        trials.run_fresh(trials.base, FEWEST, until_mixed=True)
+        alone = trials.alone
+        if not trials.why_no_forks and are_opposite(alone.forks, alone.fresh):
+            trials.go_on_without_forks()
+            return self._prove()
+        if (proof := self._depends_on_axis(alone.runs)) is not None:
             return proof
-        is_whole = False
-        with suppress(OutOfTime):
-            if self._count_fresh(ALONE, _MOST_FRESH, until_mixed=True).is_mixed:
-                self._count_fresh(ALONE, _MOST_FRESH)
-            is_whole = True
-        alone = self._counts(ALONE)
-        if not alone.is_mixed:
-            why = f"it has never failed in {alone.runs} runs alone"
+        fresh = trials.run_fresh(trials.base, _MOST_FRESH, until_mixed=True)
+        if fresh.is_mixed:
+            trials.run_fresh(trials.base, _MOST_FRESH)
+        return self._conclude_flaky()
+
+    def _conclude_flaky(self) -> Proof:
+        trials = self.trials
+        alone, results = trials.alone, trials.ledger.unchanged
+        by_command = trials.ledger.count(trials.base, "command")
+        by_us = trials.ledger.count(trials.base, "fresh")
+        if by_command.runs and not by_command.failed and by_us.failed == by_us.runs > 0:
+            why = "a plain run of pytest passes, and each other process fails"
+            return self._proof("flaky", "undecided", state=why)
+        if not alone.runs.is_mixed:
+            ended = "passed" if alone.runs.failed else "failed"
+            why = f"it has never {ended} in {alone.runs.runs} runs alone"
+            return self._proof("flaky", "undecided", state=why)
+        if changes_once(results):
+            first = results.index(not results[0])
+            ends = ("failed", "passed") if results[0] else ("passed", "failed")
+            why = (
+                f"it {ends[0]} in its first {first} runs, and has {ends[1]} in the "
+                f"{len(results) - first} since"
+            )
             return self._proof("flaky", "undecided", state=why)
         # Else something that was not tried may decide.
-        if is_whole:
-            return self._proof("flaky", "proven")
-        return self._proof("flaky", "suspected", state=_NO_TIME)
+        is_whole = alone.fresh.is_mixed and alone.fresh.runs >= _MOST_FRESH
+        return self._proof("flaky", "proven" if is_whole else "suspected")
+
+    def _conclude_early(self) -> Proof:
+        """Return what was seen until time ran out; nothing that was tried on one side only."""
+        trials = self.trials
+        self._suspicions.append(_NO_TIME)
+        if self._comparison is not None:
+            sort, comparison = self._comparison
+            pairs = comparison.pairs
+            if pairs.effect.failed and pairs.without.runs and not pairs.without.failed:
+                return self._proof(
+                    sort, "suspected", comparison.failing, comparison.passing
+                )
+        alone = trials.alone.runs
+        if alone.is_mixed:
+            return self._conclude_flaky()
+        if alone.failed >= FEWEST and trials.ledger.tally_of_all_alone().fresh.failed:
+            return self._conclude_reproducible()
+        self._suspicions.remove(_NO_TIME)
+        return self._proof("flaky", "undecided", state=_NO_TIME)
 
     def _depends_on_axis(self, alone: Count) -> Proof | None:
         """Find an axis along which the victim fails here and passes there.
@@ -301,45 +534,41 @@ class Ladder:
         base: Base = "passes"
         if alone.failed:
             base = "mixed" if alone.is_mixed else "fails"
-        with suppress(OutOfTime):
-            for axis in self._climb.axes(base, self._uses_random):
-                if axis.why_not:
-                    self.not_tried[axis.name] = axis.why_not
-                elif base == "mixed" and axis.as_it_is:
-                    self._suspect(axis)
-                elif (proof := self._prove_axis(axis, base)) is not None:
-                    return proof
-        return self._draft
+        for axis in self._climb.axes(base, self.trials.uses_random):
+            self._experiments.show(f"along an axis: {axis.name}")
+            if axis.why_not:
+                self.not_tried[axis.name] = axis.why_not
+            elif base == "mixed" and axis.as_it_is:
+                self._suspect(axis)
+            elif (proof := self._prove_axis(axis, base)) is not None:
+                return proof
+        return None
 
     def _prove_axis(self, axis: Axis, base: Base) -> Proof | None:
-        sides: dict[str, Side] = {}
+        trials, sides = self.trials, dict[str, Side]()
         if axis.as_it_is:
-            as_it_is = Side(conditions=Conditions(words=axis.as_it_is))
+            as_it_is = replace(trials.base, conditions=Conditions(words=axis.as_it_is))
             sides["failed" if base == "fails" else "passed"] = as_it_is
         for conditions in axis.conditions:
             for _ in range(axis.tries):
                 if not {"failed", "passed"} <= sides.keys():
-                    side = Side(conditions=conditions)
-                    sides.setdefault(self._run(side).result, side)
+                    side = replace(trials.base, conditions=conditions)
+                    sides.setdefault(trials.run(side).result, side)
         if not {"failed", "passed"} <= sides.keys():
             return None
         sort: Any = f"axis.{axis.name}"  # one of `ProofType`
         failing, passing = sides["failed"], sides["passed"]
-        is_apart = self._are_apart(
-            sort,
-            failing,
-            passing,
-            fewest=_FEWEST_OF_CHANCE if base == "mixed" else FEWEST,
-            is_steady=axis.tries == 1,
-        )
+        is_apart = self._compare(sort, failing, passing, is_steady=axis.tries == 1)
         return self._proof(sort, "proven", failing, passing) if is_apart else None
 
     def _suspect(self, axis: Axis) -> None:
         """Keep as a suspicion what makes a test that comes and goes fail more often, or less."""
-        base = self._count_fresh(ALONE, _MOST_FRESH)
+        trials = self.trials
+        base = trials.run_fresh(trials.base, _MOST_FRESH)
         for conditions in axis.conditions:
+            side = replace(trials.base, conditions=conditions)
             for runs in (3, 10):
-                count = self._count_fresh(Side(conditions=conditions), runs)
+                count = trials.run_fresh(side, runs)
                 if not count.runs or abs(count.share - base.share) < _CLEAR_SHIFT:
                     break
             else:
@@ -347,160 +576,62 @@ class Ladder:
                     words = f"{axis.name}: fails {count} with {conditions.words}"
                     self._suspicions.append(words)
 
-    # What follows are the ways to ask.
-
-    def _are_apart(
-        self,
-        sort: ProofType,
-        failing: Side,
-        passing: Side,
-        fewest: int = FEWEST,
-        *,
-        is_steady: bool = False,
+    def _compare(
+        self, sort: ProofType, failing: Side, passing: Side, *, is_steady: bool = False
     ) -> bool:
-        """Run both sides in turn, in fresh processes, until they are apart or it is no use.
-
-        Args:
-            sort: the type of the proof that may come of it.
-            failing: where it fails.
-            passing: where it has to pass each time.
-            fewest: runs of each side that it takes at least.
-            is_steady: whether it has to fail each time, too.
-        """
-        for side in (failing, passing):  # what led here was chosen by how it ended
-            self._fresh.pop(side, None)
-        try:
-            for runs in range(1, _MOST_FRESH + 1):
-                effect = self._count_fresh(failing, runs)
-                without = self._count_fresh(passing, runs)
-                passes_too = is_steady and effect.failed < effect.runs
-                # What fails in less than every third run won't be apart in so many.
-                is_no_use = min(effect.failed, without.runs) < (runs - 2) // 3
-                if without.failed or passes_too or is_no_use:
-                    return False
-                if runs >= fewest and are_apart(effect, without):
-                    return True
-        except OutOfTime:
-            if not self._counts(passing).failed:
-                self._draft = self._proof(
-                    sort, "suspected", failing, passing, state=_NO_TIME
-                )
-            raise
-        return False
-
-    def _is(
-        self, before: Sequence[str], result: str, *, is_fresh: bool = False
-    ) -> bool:
-        return self._run(Side(before=tuple(before)), is_fresh=is_fresh).result == result
-
-    def _search(
-        self, before: tuple[str, ...], result: str, *, is_fresh: bool = False
-    ) -> tuple[str, ...] | None:
-        """Return the fewest of the tests before the victim after which it has a result.
-
-        Returns:
-            `None` where it does not have it after all of them.
-        """
-        before = tuple(nodeid for nodeid in before if nodeid != self._victim.nodeid)
-        if not before:
-            return None
-
-        def holds(some: tuple[str, ...]) -> bool:
-            return self._is(some, result, is_fresh=is_fresh)
-
-        walks = not (is_fresh or self._experiments.why_no_forks)
-        if result == "failed" and len(before) > 1 and walks:
-            probes = min(_PROBES, int(_SECONDS_OF_PROBES / self._seconds))
-            probes = max(_FEWEST_PROBES, probes)
-            every = -(-len(before) // probes)
-            end = self._experiments.walk(self._victim, before, every)
-            if end is not None:
-                near = before[max(0, end - every) : end]
-                if holds(near):
-                    return fewest(near, holds)
-                before = before[:end]
-        # A failure may be a matter of chance: it has two.
-        tries = 2 if result == "failed" else 1
-        if not any(holds(before) for _ in range(tries)):
-            return None
-        return fewest(before, holds)
-
-    def _run(self, side: Side, *, is_fresh: bool = False) -> Outcome:
-        outcome = self._experiments.run(
-            self._victim,
-            side.before,
-            side.conditions,
-            is_fresh=is_fresh,
-            put_back=side.put_back,
-        )
-        self._seconds = max(outcome.seconds, 0.01)
-        self._uses_random |= bool(outcome.answer("uses_random"))
-        if outcome.result == "other":
-            self._other_words = outcome.words
-        if is_fresh or self._experiments.why_no_forks:
-            self._fresh[side] = self._counts(side).plus(outcome.result)
-        return outcome
-
-    def _counts(self, side: Side) -> Count:
-        return self._fresh.get(side, Count())
-
-    def _look(self, side: Side, *, times: int, until_mixed: bool = False) -> Count:
-        """Run one side some times in forks, where that is possible."""
-        count = Count()
-        for done in range(1, times + 1):
-            outcome = self._run(side)
-            count = count.plus(outcome.result)
-            is_long = outcome.seconds > _LONG_SECONDS and done >= 2
-            if (until_mixed and count.is_mixed) or is_long:
-                break
-        return count
-
-    def _count_fresh(
-        self, side: Side, runs: int, *, until_mixed: bool = False
-    ) -> Count:
-        """Run one side in fresh processes until so many have decided something."""
-        for _ in range(2 * runs):
-            count = self._counts(side)
-            if count.runs >= runs or (until_mixed and count.is_mixed):
-                break
-            self._run(side, is_fresh=True)
-        return self._counts(side)
+        """Run both sides in pairs until they are apart or it is no use."""
+        comparison = Comparison(failing, passing)
+        self._comparison = sort, comparison
+        is_apart = self.trials.compare(comparison, is_steady=is_steady)
+        if is_apart:
+            with suppress(OutOfTime):
+                self.trials.command_of(failing)
+        self._comparison = None
+        return is_apart
 
     def _proof(
         self,
         sort: ProofType,
         status: Literal["proven", "suspected", "undecided"],
-        failing: Side = ALONE,
+        failing: Side | None = None,
         passing: Side | None = None,
         *,
         state: str | None = None,
     ) -> Proof:
-        nodeids = failing.before
+        trials = self.trials
+        failing = failing or trials.base
+        nodeids, tally = failing.before, trials.ledger.tally(failing)
+        count = tally.runs
         other, without = "", None
-        if passing:
-            other, without = passing.conditions.words, self._counts(passing)
+        if passing is not None:
+            # What forks say led here; what is proven are the runs of processes.
+            count, without = tally.fresh, trials.ledger.tally(passing).fresh
+            other = passing.words
             if nodeids and passing.before:
                 other = f"after {' and '.join(passing.before)}"
             nodeids = nodeids or passing.before
+        suspicions = [*self._suspicions]
+        if trials.is_reordered:
+            suspicions.append(
+                "the project changes the order of its tests, so no command repeats it"
+            )
         return make_proof(
             sort,
             status,
-            self._counts(failing),
-            without,
+            count,
+            without if without is None or without.runs else NO_RUNS,
             other=other or None,
             nodeids=nodeids,
-            state=state or failing.conditions.words or None,
-            command=self._command(failing),
-            suspicions=tuple(self._suspicions),
+            state=state or failing.words or None,
+            command=trials.verified_command(failing),
+            suspicions=tuple(suspicions),
         )
 
-    def _command(self, side: Side) -> str:
-        conditions = side.conditions
-        variables = []
-        # Folders of the experiments' own are gone by then.
-        if not conditions.around:
-            for name, text in conditions.variables:
-                if text is not None:
-                    variables.append(f"{name}={shlex.quote(text)}")
-        words = [*conditions.args, *side.before, self._victim.nodeid]
-        return " ".join([*variables, self._climb.program, shlex.join(words)])
+
+def are_opposite(forks: Count, fresh: Count) -> bool:
+    """Tell whether a test ends in one way in each fork, and in the other in its own process."""
+    fewest_runs = min(forks.runs, fresh.runs)
+    is_split = {forks.failed == forks.runs, fresh.failed == fresh.runs} == {True, False}
+    return (
+        fewest_runs >= FEWEST and is_split and not forks.is_mixed and not fresh.is_mixed
+    )

@@ -7,6 +7,8 @@ after twenty steps, and no library is needed.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 from pytest_failure_taxonomy.taxonomy.judgement import (
@@ -20,6 +22,21 @@ from pytest_failure_taxonomy.taxonomy.values import value
 _STEPS: Final = 40
 FEWEST: Final = 5
 """Runs of each side that a proof takes at least."""
+FEWEST_OF_CHANCE: Final = 8
+"""The same where runs in forks don't say the same: of so many pairs in random order, a test
+that fails every second time splits all rightly once in 256 times."""
+MOST_PAIRS: Final = 20
+"""Pairs of runs that a comparison takes at most."""
+ENOUGH: Final = 29
+"""Failures in a row that show that a test fails in at least 90 % of its runs, at 95 %."""
+ENOUGH_IN_FORKS: Final = 34
+"""The same where forks are cheap: of a test that fails in nine of ten runs, three in a
+hundred are taken for one that fails each time."""
+ENOUGH_FRESH: Final = 8
+"""How many of them are in processes of their own."""
+LEAST_FORKS: Final = 3
+"""Runs in forks of each side that say the same as its processes."""
+_BY_CHANCE: Final = 0.01
 
 
 @value
@@ -59,6 +76,36 @@ class Count:
 
 
 NO_RUNS: Final = Count()
+
+
+@value
+class Tally:
+    """All runs of one side: those in forks, and those in processes of their own."""
+
+    forks: Count = NO_RUNS
+    fresh: Count = NO_RUNS
+
+    @property
+    def runs(self) -> Count:
+        """Both together."""
+        return self.forks.and_those_of(self.fresh)
+
+    def agrees(self, *, fails: bool) -> bool:
+        """Tell whether some forks ended, and each run so far, as is expected."""
+        runs = self.runs
+        expected = runs.runs if fails else 0
+        return self.forks.runs >= LEAST_FORKS and runs.failed == expected
+
+
+@value
+class Pairs:
+    """Runs of two sides, one of each at a time, in random order."""
+
+    effect: Count = NO_RUNS
+    without: Count = NO_RUNS
+
+
+Verdict = Literal["apart", "not apart", "go on"]
 
 
 def make_proof(
@@ -140,6 +187,54 @@ def are_apart(effect: Count, without: Count) -> bool:
     """
     fewest = min(effect.runs, without.runs)
     return fewest >= FEWEST and lower_bound(effect) > upper_bound(without)
+
+
+def compare(
+    pairs: Pairs, effect: Tally, without: Tally, *, is_steady: bool = False
+) -> Verdict:
+    """Decide from all runs of two sides whether one fails and the other doesn't.
+
+    What led to a comparison was chosen by how it ended, so only pairs can show a
+    difference; any other run can refute it.
+
+    Args:
+        pairs: the runs of the comparison.
+        effect: all runs of the side that fails.
+        without: all runs of the side that passes.
+        is_steady: whether the failing side has to fail each time, too.
+    """
+    failed, passed = pairs.effect, pairs.without
+    is_refuted = passed.failed > 0 or (is_steady and failed.failed < failed.runs)
+    if is_refuted:
+        return "not apart"
+    agree = effect.agrees(fails=True) and without.agrees(fails=False)
+    fewest = FEWEST if agree else FEWEST_OF_CHANCE
+    fewest_runs = min(failed.runs, passed.runs)
+    if fewest_runs >= fewest and are_apart(failed, passed):
+        # A rare failure that was seen before the pairs counts, too.
+        return "apart" if are_apart(effect.runs, without.runs) else "not apart"
+    # What fails in less than every third run won't be apart in so many.
+    is_no_use = min(failed.failed, passed.runs) < (fewest_runs - 2) // 3
+    return "not apart" if is_no_use or fewest_runs >= MOST_PAIRS else "go on"
+
+
+def is_reproducible(alone: Tally) -> bool:
+    """Tell whether a test fails each time: 29 of 29, 8 of them in their own process."""
+    runs = alone.runs
+    return runs.failed == runs.runs >= ENOUGH and alone.fresh.runs >= ENOUGH_FRESH
+
+
+def changes_once(results: Sequence[bool]) -> bool:
+    """Tell whether runs failed up to one of them and passed since, or the other way.
+
+    That happens by chance as rarely as one order of the results among all.
+
+    Args:
+        results: whether each run failed, in the order in which they ran.
+    """
+    changes = sum(first != second for first, second in pairwise(results))
+    ways = math.comb(len(results), sum(results))
+    return changes == 1 and 2 / ways < _BY_CHANCE
 
 
 def passes_needed(rate: float) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.prove import commits, recorded
+from pytest_failure_taxonomy.prove import recorded, repository
 from pytest_failure_taxonomy.prove.commits import find_commits
 from pytest_failure_taxonomy.prove.experiment import (
     Experiments,
@@ -252,7 +252,7 @@ def test_git_is_not_asked_about_another_checkout(
     search.commit("passed", "failed")
     for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
         monkeypatch.setenv(name, str(search.folder / "nowhere"))
-    assert commits.toplevel_of(search.folder) == search.folder.resolve()
+    assert repository.toplevel_of(search.folder) == search.folder.resolve()
     proof = search.find(search.names[0])
     for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
         monkeypatch.delenv(name)

@@ -3,72 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.prove.experiment import (
-    AS_RECORDED,
-    Conditions,
-    Experiments,
-    Outcome,
-    OutOfTime,
-    Victim,
-)
+from pytest_failure_taxonomy.prove.experiment import Victim
 from pytest_failure_taxonomy.prove.ladder import Climb, Ladder
 from pytest_failure_taxonomy.report.model import CODEC
+from tests.helpers.simulated import Simulated, World
 
-World = Callable[[Sequence[str], str], float]
-"""How often the victim fails after some tests, under conditions that have these words."""
 BEFORE: Final = tuple(f"test_{number}" for number in range(100))
-
-
-class Simulated(Experiments):
-    """Answers what a world would, and counts."""
-
-    def __init__(
-        self, world: World, *, seed: int, most: int = 10_000, threads: bool = False
-    ) -> None:
-        self.fresh_runs = self.forks = 0
-        self.why_no_forks = "threads" if threads else ""
-        self._world = world
-        self._random = random.Random(seed)  # noqa: S311 - no secret is made of it
-        self._most = most
-        self.leaves: tuple[str, ...] = ()
-
-    def run(
-        self,
-        victim: Victim,
-        before: Sequence[str] = (),
-        conditions: Conditions = AS_RECORDED,
-        **asked: Any,
-    ) -> Outcome:
-        """Say how it ends."""
-        if self.forks + self.fresh_runs >= self._most:
-            raise OutOfTime
-        is_fresh = asked.get("is_fresh", False)
-        self.fresh_runs += is_fresh
-        self.forks += not is_fresh
-        rate = 0.0 if asked.get("put_back") else self._world(before, conditions.words)
-        if rate < 0:
-            return Outcome(result="other", words="ValueError: other", seconds=0.0)
-        failed = self._random.random() < rate
-        return Outcome(result="failed" if failed else "passed", words="", seconds=0.0)
-
-    def walk(self, victim: Victim, before: Sequence[str], every: int) -> int | None:
-        """Look at it after every so many tests."""
-        places = [*range(0, len(before), every), len(before)]
-        fails = (
-            at for at in places if self.run(victim, before[:at]).result == "failed"
-        )
-        return next(fails, None)
-
-    def find_state(self, victim: Victim, before: Sequence[str]) -> Outcome:
-        """Say what was left behind."""
-        pairs = [(text, text) for text in self.leaves]
-        answer = {"mended": pairs, "differences": ["shop.config.X = 1 (was 0)"]}
-        return Outcome(result="other", words="", seconds=0.0, answers=(answer,))
 
 
 def prove(experiments: Simulated, **known: Any) -> dict[str, Any]:
@@ -77,7 +22,9 @@ def prove(experiments: Simulated, **known: Any) -> dict[str, Any]:
         nodeid="test_it", fingerprints=frozenset({"f"}), endings=frozenset()
     )
     climb = {"victim": victim, "recorded": BEFORE, "natural": BEFORE, **known}
-    proof: dict[str, Any] = CODEC.encode(Ladder(experiments, Climb(**climb)).prove())
+    shuffles = random.Random(1)  # noqa: S311 - no secret is made of it
+    ladder = Ladder(experiments, Climb(**climb), shuffles=shuffles)
+    proof: dict[str, Any] = CODEC.encode(ladder.prove())
     return proof
 
 
@@ -164,15 +111,12 @@ def test_one_that_needs_another_test_right_before_it() -> None:
 
 
 def test_what_fails_by_itself() -> None:
-    """Five of five in fresh processes, and no other experiment."""
+    """So often that it fails in nine of ten runs at least; eight are processes."""
     experiments = Simulated(lambda *_: 1.0, seed=1)
     proof = prove(experiments)
-    assert (proof["type"], proof["status"], proof["failed"]) == (
-        "reproducible",
-        "proven",
-        5,
-    )
-    assert experiments.fresh_runs == 5
+    assert (proof["type"], proof["status"]) == ("reproducible", "proven")
+    assert proof["failed"] == proof["runs"] == 34
+    assert experiments.fresh_runs == 8
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.8, 0.95])
@@ -221,7 +165,7 @@ def test_what_is_known_when_time_runs_out(
     proof = prove(Simulated(after("test_41"), seed=1, most=most))
     assert (proof["status"], proof["nodeids"]) == (status, nodeids)
     if status != "proven":
-        assert proof["state"] == "time ran out"
+        assert "time ran out" in (proof["state"], *proof["suspicions"])
 
 
 def test_other_polluters_are_told() -> None:

@@ -1,0 +1,42 @@
+"""Ask git about the repository in which the tests ran."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from pytest_failure_taxonomy.prove.experiment import ExperimentError
+from pytest_failure_taxonomy.system.process import ask_git
+
+_SECONDS_OF_GIT: Final = 120.0
+_OF_A_HOOK: Final = frozenset(
+    {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}
+)
+"""What git sets for its hooks; it would be asked about another checkout than ours."""
+
+
+def git(folder: Path, *arguments: str, hint: str = "") -> str:
+    """Return what git prints; no hooks run.
+
+    Raises:
+        ExperimentError: it fails, or is not there; the hint says what would be right.
+    """
+    off = ("-c", f"core.hooksPath={os.devnull}", "-c", "gc.auto=0")
+    until = time.monotonic() + _SECONDS_OF_GIT
+    status, output = ask_git(folder, until, *off, *arguments, without=_OF_A_HOOK)
+    if "not a git repository" in output:
+        raise ExperimentError(
+            f"{folder} is in no git repository; a commit is looked for where the tests ran, and "
+            "that has to be a checkout"
+        )
+    if status:
+        why = output.rpartition("\n")[2] or "no answer"
+        raise ExperimentError(f"git {arguments[0]}: {why}{hint}")
+    return output
+
+
+def toplevel_of(folder: Path) -> Path:
+    """Return the folder of the checkout that another is in."""
+    return Path(git(folder, "rev-parse", "--show-toplevel")).resolve()
