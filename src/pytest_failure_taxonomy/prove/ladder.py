@@ -114,6 +114,8 @@ class Ladder:
         """What is being compared, until that is decided."""
         self._own: Side | None = None
         """How the test runs truly alone, where it fails so."""
+        self._only_shifting: list[Axis] = []
+        """What can't decide alone whether a test fails that comes and goes."""
         self._doubt = ""
         """What else may make it fail, and can't be told apart here."""
         self.not_tried: dict[str, str] = {}
@@ -478,6 +480,9 @@ class Ladder:
         fresh = trials.run_fresh(trials.base, _MOST_FRESH, until_mixed=True)
         if fresh.is_mixed:
             trials.run_fresh(trials.base, _MOST_FRESH)
+        with suppress(OutOfTime):
+            for axis in self._only_shifting:
+                self._suspect(axis)
         return self._conclude_flaky()
 
     def _conclude_flaky(self) -> Proof:
@@ -539,7 +544,7 @@ class Ladder:
             if axis.why_not:
                 self.not_tried[axis.name] = axis.why_not
             elif base == "mixed" and axis.as_it_is:
-                self._suspect(axis)
+                self._only_shifting.append(axis)
             elif (proof := self._prove_axis(axis, base)) is not None:
                 return proof
         return None

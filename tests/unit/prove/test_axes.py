@@ -22,8 +22,9 @@ from pytest_failure_taxonomy.prove.experiment import (
     Victim,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
+from tests.helpers.simulated import Simulated
 from tests.helpers.waiting import wait_until
-from tests.unit.prove.test_ladder import Simulated, prove
+from tests.unit.prove.test_ladder import prove
 
 VICTIM: Final = Victim(nodeid="test_it", fingerprints=frozenset(), endings=frozenset())
 NOON: Final = datetime(2026, 11, 26, 12, tzinfo=UTC)
