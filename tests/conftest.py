@@ -16,6 +16,7 @@ from hypothesis import settings
 
 from tests.helpers.changes import Selection, list_changed_paths, sort_changes
 from tests.helpers.portability import SYSTEMS, environment_of, pretended_system
+from tests.helpers.proofs import Proofs
 from tests.helpers.reports import assert_valid_reports_in
 from tests.helpers.runs import PytestRuns
 from tests.helpers.warm_pytest import Switch
@@ -392,6 +393,19 @@ def _folders_of(item: pytest.Item) -> Iterator[Path]:
 def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> PytestRuns:
     """Start runs of pytest, each in a process of its own, in an empty folder."""
     return PytestRuns(pytester, monkeypatch)
+
+
+@pytest.fixture
+def proofs(
+    runs: PytestRuns,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Proofs:
+    """Return what runs and proves in the folder of the test, without looking along axes."""
+    monkeypatch.chdir(runs.path)
+    place = "pytest_failure_taxonomy.prove.axes.axes_of"
+    monkeypatch.setattr(place, lambda *_, **__: ())
+    return Proofs(runs, capsys)
 
 
 @pytest.fixture

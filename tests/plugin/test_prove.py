@@ -12,14 +12,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.cli.main import main
-from pytest_failure_taxonomy.prove import axes, causes, recorded
+from pytest_failure_taxonomy.prove import recorded
 from pytest_failure_taxonomy.prove.experiment import Experiments, Setup, Victim
 from pytest_failure_taxonomy.report.load import decode_report
+from tests.helpers.proofs import Proofs
 from tests.helpers.runs import PytestRuns
 
 pytestmark = [
@@ -75,38 +75,6 @@ THREAD: Final = """\
 import threading
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 """
-
-
-class Proofs:
-    """Runs pytest and proves the causes of its report."""
-
-    def __init__(self, runs: PytestRuns, capsys: pytest.CaptureFixture[str]) -> None:
-        self.runs = runs
-        self._capsys = capsys
-
-    def prove(self, *words: str) -> tuple[int, list[str], list[str]]:
-        """Return exit code and lines of the command."""
-        self._capsys.readouterr()
-        code = main(["prove", *words])
-        said = self._capsys.readouterr()
-        return code, said.out.splitlines(), said.err.splitlines()
-
-    def proofs(self) -> dict[str, dict[str, Any]]:
-        """Return the proofs of the report by the first test of their causes."""
-        report = self.runs.read_report()
-        return {cause["nodeids"][0]: cause["proof"] for cause in report["causes"]}
-
-
-@pytest.fixture
-def proofs(
-    runs: PytestRuns,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Proofs:
-    """Return what runs and proves in the folder of the test, without looking along axes."""
-    monkeypatch.chdir(runs.path)
-    monkeypatch.setattr(axes, "axes_of", lambda *_, **__: ())
-    return Proofs(runs, capsys)
 
 
 def test_ctrl_c_leaves_what_is_known_and_resume_goes_on(proofs: Proofs) -> None:

@@ -15,7 +15,7 @@ import time
 from calendar import isleap
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from glob import glob
 from pathlib import Path
@@ -29,7 +29,7 @@ from pytest_failure_taxonomy.prove.experiment import (
 )
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import Proof
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 Base = Literal["fails", "passes", "mixed"]
 """How a test ends by itself, before anything is changed."""
@@ -109,6 +109,10 @@ def axes_of(
         yield random_seed
     if base == "mixed" and not hash_seed.as_it_is:
         yield hash_seed
+    time_axis = _time(variables.get("LD_PRELOAD"), base, recorded_at)
+    if base == "passes" and _is_another_time(recorded_at):
+        # What has changed for sure since it failed.
+        yield replace(time_axis, conditions=time_axis.conditions[:1])
     yield _network()
     if base != "mixed":
         yield empty_home(experiments.folder / "home")
@@ -129,7 +133,7 @@ def axes_of(
         )
     if base != "mixed":
         # A time zone changes the hour, too: what the clock decides is no matter of zones.
-        yield _time(variables.get("LD_PRELOAD"), base, recorded_at)
+        yield time_axis
         yield _time_zone(variables.get("TZ"), table["zones"])
     if base == "passes":
         yield _memory(table["megabytes"])
@@ -322,7 +326,7 @@ def times_to_try(
     times.append(f"{now + timedelta(days=days):%Y-%m-%d} 12:00:00")
     if base == "fails":
         return tuple(times)
-    if recorded_at is not None and abs(now - recorded_at) > timedelta(hours=1):
+    if recorded_at is not None and _is_another_time(recorded_at, now):
         times.insert(0, recorded_at.astimezone(now.tzinfo).strftime(_TIME))
     leap = next(year for year in range(now.year, now.year + 9) if isleap(year))
     rare = [f"{now.year + years}-{at}" for years, at in table["rare_times"]]
@@ -334,6 +338,13 @@ def _busy_processes() -> int:
     if hasattr(os, "sched_getaffinity"):
         processors = len(os.sched_getaffinity(0))
     return _BUSY_PER_PROCESSOR * processors
+
+
+def _is_another_time(recorded_at: datetime | None, now: datetime | None = None) -> bool:
+    """Tell whether more than an hour lies between a time and now."""
+    if recorded_at is None:
+        return False
+    return abs((now or datetime.now(UTC)) - recorded_at) > timedelta(hours=1)
 
 
 @contextmanager

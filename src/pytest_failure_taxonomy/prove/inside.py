@@ -68,7 +68,8 @@ _NEUTRAL: Final[dict[str, bool | int | str | None]] = {}
 for _neutral, _names in _TABLE["neutral"].items():
     _NEUTRAL.update(dict.fromkeys(_names, _VALUES.get(_neutral, _neutral)))
 """Values that options have in an experiment, by their names in the config."""
-_WATCHES: Final = json.loads(os.environ.get(EXPERIMENT_VARIABLE, "{}")).get("watches")
+_REQUEST: Final = json.loads(os.environ.get(EXPERIMENT_VARIABLE) or "{}")
+_WATCHES: Final[bool] = _REQUEST.get("watches", False)
 """Whether the run is a user's own, in which nothing but what is written is changed."""
 if _WATCHES:
     for _name in _TABLE["neutral_runs"]["options"]:

@@ -512,20 +512,21 @@ class Ladder:
     def _conclude_early(self) -> Proof:
         """Return what was seen until time ran out; nothing that was tried on one side only."""
         trials = self.trials
-        self._suspicions.append(_NO_TIME)
         if self._comparison is not None:
             sort, comparison = self._comparison
-            pairs = comparison.pairs
+            failing, pairs = comparison.failing, comparison.pairs
             if pairs.effect.failed and pairs.without.runs and not pairs.without.failed:
-                return self._proof(
-                    sort, "suspected", comparison.failing, comparison.passing
-                )
+                # The words of an axis say what decides.
+                if failing.words:
+                    self._suspicions.append(_NO_TIME)
+                state = failing.words or _NO_TIME
+                passing = comparison.passing
+                return self._proof(sort, "suspected", failing, passing, state=state)
         alone = trials.alone.runs
         if alone.is_mixed:
             return self._conclude_flaky()
         if alone.failed >= FEWEST and trials.ledger.tally_of_all_alone().fresh.failed:
-            return self._conclude_reproducible()
-        self._suspicions.remove(_NO_TIME)
+            return replace(self._conclude_reproducible(), state=_NO_TIME)
         return self._proof("flaky", "undecided", state=_NO_TIME)
 
     def _depends_on_axis(self, alone: Count) -> Proof | None:
@@ -539,7 +540,10 @@ class Ladder:
         base: Base = "passes"
         if alone.failed:
             base = "mixed" if alone.is_mixed else "fails"
+        is_home_tried = self._own is not None and self._own.conditions.words
         for axis in self._climb.axes(base, self.trials.uses_random):
+            if axis.name == "home" and is_home_tried:
+                continue
             self._experiments.show(f"along an axis: {axis.name}")
             if axis.why_not:
                 self.not_tried[axis.name] = axis.why_not

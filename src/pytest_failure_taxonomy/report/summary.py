@@ -6,6 +6,7 @@ failed, in which order, and whether a retry helps, it reads here.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -641,7 +642,10 @@ def proof_words(
             forms.append(condition)
             place = condition.format(**words)
             interval = proof.interval if experiment is proof else None
-            counts.append(_runs_words(experiment, place, interval))
+            bound = ""
+            if experiment is proof and without is None and proof.failed == proof.runs:
+                bound = f": at least {_lower_bound(proof.runs):.0%}"
+            counts.append(_runs_words(experiment, place, interval, bound))
     lines = []
     if proof.status == "proven" and proof.state and names and "line" in row:
         lines.append(row["line"])
@@ -661,13 +665,21 @@ def proof_words(
     return tuple(map(first_line, (first, *(line.format(**words) for line in lines))))
 
 
+def _lower_bound(runs: int) -> float:
+    """Return the rate below which so many failures in a row are rarer than 5 %."""
+    return math.floor(100 * math.pow(0.05, 1 / runs)) / 100
+
+
 def _runs_words(
-    experiment: Proof | Counterfactual, condition: str, interval: Interval | None
+    experiment: Proof | Counterfactual,
+    condition: str,
+    interval: Interval | None,
+    bound: str,
 ) -> str:
     runs, failed = experiment.runs, experiment.failed
     if failed in (0, runs):
         verb = "fails" if failed else "passes"
-        return f"{verb} {condition} ({runs:,} of {runs:,})"
+        return f"{verb} {condition} ({runs:,} of {runs:,}{bound})"
     share = f" ({interval.low:.1%} to {interval.high:.1%})" if interval else ""
     return f"fails {failed:,} of {runs:,} {condition}{share}"
 

@@ -213,8 +213,6 @@ def is_running(process_id: int) -> bool:
         return False
 
 
-
-
 def conditions(*words: str) -> tuple[Conditions, ...]:
     """Return conditions that no command has."""
     return tuple(Conditions(words=text, in_shell=None) for text in words)

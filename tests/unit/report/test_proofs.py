@@ -72,7 +72,7 @@ LINES: Final = (
      "a and b and 2 more leave x = 1; with it put back test_total passes"),
     (FLAKY, ("flaky, proven: fails 4 of 40 whatever the order (2.8% to 23.7%); "
      "suspected: load: fails 9 of 10 with the processors busy")),
-    (proof("reproducible"), "reproducible, proven: fails alone (5 of 5)"),
+    (proof("reproducible"), "reproducible, proven: fails alone (5 of 5: at least 54%)"),
     (proof("order.brittle", nodeids=["a"], without=passed(), known_since="2026-11-03T01:00:00Z"),
      "brittle, proven on 2026-11-03: fails alone (5 of 5), passes after a (5 of 5)"),
     (proof("order.brittle", nodeids=["a"], without=passed(), commit="3f2a91c Ada: tax"),
