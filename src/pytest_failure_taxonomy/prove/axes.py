@@ -7,6 +7,7 @@ says why, and is no error.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import site
 import subprocess
@@ -140,6 +141,18 @@ def axes_of(
     # Fresh processes that all failed had other hash seeds each, unless it is set.
     if base == "passes" or (base == "fails" and hash_seed.as_it_is):
         yield hash_seed
+
+
+def likely_first(axes: Iterable[Axis], failure: str) -> Iterator[Axis]:
+    """Yield axes, first those that the words of a failure speak of."""
+    signs = packaged_table("experiments")["axes"]["signs"]
+    others = []
+    for axis in axes:
+        if re.search(signs.get(axis.name, "(?!)"), failure):
+            yield axis
+        else:
+            others.append(axis)
+    yield from others
 
 
 def conditions_of(

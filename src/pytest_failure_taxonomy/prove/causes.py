@@ -293,6 +293,17 @@ def _prove(
     others: tuple[str, ...] = ()
     if seconds < experiments.until - time.monotonic():
         others = tuple(nodeid for nodeid in natural if nodeid != victim.nodeid)
+
+    def to_try(base: axes.Base, uses_random: bool) -> Iterator[axes.Axis]:  # noqa: FBT001
+        known = axes.axes_of(
+            experiments,
+            victim,
+            base,
+            uses_random=uses_random,
+            recorded_at=recorded.time_of(report),
+        )
+        return axes.likely_first(known, cause.what)
+
     climb = Climb(
         victim=victim,
         recorded=before,
@@ -304,13 +315,7 @@ def _prove(
         files=tuple(dict.fromkeys(nodeid.partition("::")[0] for nodeid in natural)),
         home=axes.empty_home(experiments.folder / "home").conditions[0],
         program=program_of(report),
-        axes=lambda base, uses_random: axes.axes_of(
-            experiments,
-            victim,
-            base,
-            uses_random=uses_random,
-            recorded_at=recorded.time_of(report),
-        ),
+        axes=to_try,
     )
     ladder = Ladder(experiments, climb, search.copies)
     try:

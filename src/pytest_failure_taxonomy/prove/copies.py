@@ -45,8 +45,8 @@ class Leftovers:
     """Files that were written while it ran, relative to pytest's root directory."""
     tracked: tuple[str, ...] = ()
     """Those of them that git knows, so that they were there before."""
-    commit: str | None = None
-    """What was in these before; `None` if that isn't known."""
+    commit: str = "HEAD"
+    """What git has of them from before the run, unless that was not committed."""
 
 
 def leftovers_of(
@@ -67,12 +67,12 @@ def leftovers_of(
     if not names:
         return Leftovers(between_ns=between_ns)
     then = report.environment.git
-    is_clean = then is not None and not then.dirty
+    commit = then.commit if then is not None else None
     return Leftovers(
         between_ns=between_ns,
         names=tuple(sorted(names)),
         tracked=tuple(sorted(_tracked(rootdir) & names)),
-        commit=then.commit if then is not None and is_clean else None,
+        commit=commit or "HEAD",
     )
 
 
@@ -150,6 +150,12 @@ class Copies:
         return os.path.lexists(self._place.folder / self._within / name)
 
     @property
+    def unknown(self) -> tuple[str, ...]:
+        """Files that were there before the run, without what was in them then."""
+        tracked = self.leftovers.tracked
+        return tuple(name for name in tracked if not (self._earlier / name).is_file())
+
+    @property
     def runs(self) -> int:
         """How many processes have run in copies."""
         return self._there.fresh_runs
@@ -157,7 +163,7 @@ class Copies:
     def _take_earlier(self, rootdir: Path) -> None:
         """Take the files that the run has changed out of git, as they were before."""
         leftovers = self.leftovers
-        if leftovers.commit is None or not leftovers.tracked:
+        if not leftovers.tracked:
             return
         archive = self._around / "earlier.tar"
         words = ("archive", "--format=tar", f"--output={archive}", leftovers.commit)

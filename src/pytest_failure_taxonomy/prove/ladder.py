@@ -172,6 +172,8 @@ class Ladder:
         trials = self.trials
         base = trials.base
         left = self._leftovers
+        if left and self._copies is not None and self._copies.unknown:
+            self._doubt = f"the run has changed {listed(self._copies.unknown, _SHOWN)}"
         only_file = replace(base, files=(self._climb.own_file,))
         clean = replace(only_file, tree="clean copy") if left else only_file
         sides = [clean, only_file]

@@ -72,6 +72,23 @@ def test_axes_that_are_tried(
     assert " ".join(axes_by_name(base, **known)) == tried
 
 
+@pytest.mark.parametrize(
+    ("failure", "first"),
+    [
+        ("MemoryError", "memory"),
+        ("OSError: [Errno 98] Address already in use", "parallel"),
+        ("assert 1 == 2", "network"),
+    ],
+)
+def test_what_the_failure_speaks_of_is_tried_first(failure: str, first: str) -> None:
+    """None is missing, and the others keep their order."""
+    known = [*axes_by_name("passes").values()]
+    ordered = [*axes.likely_first(known, failure)]
+    assert ordered[0].name == first
+    rest = [axis.name for axis in known if axis.name != first]
+    assert [axis.name for axis in ordered[1:]] == rest
+
+
 def test_words_and_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
     """The state as it is has words, and is not among what is tried."""
     monkeypatch.setenv("TZ", "Asia/Kolkata")
