@@ -7,9 +7,12 @@ failed, in which order, and whether a retry helps, it reads here.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import takewhile
+from operator import eq
 from typing import Final, Literal, NamedTuple, Protocol
 
 from pytest_failure_taxonomy.report.build import baseline_commit, cause_of_group
@@ -612,8 +615,8 @@ def proof_words(
 ) -> tuple[str, ...]:
     """Return the lines that say what an experiment has shown of a cause, without its command.
 
-    The first says what is proven and the counts that prove it, then what is only suspected; the
-    second, where it is known, what the named tests leave behind.
+    The first says what is proven and the counts that prove it, how to fix it where that is known,
+    then what is only suspected; the second, where it is known, what the named tests leave behind.
 
     Args:
         proof: of the cause.
@@ -630,7 +633,13 @@ def proof_words(
         "test": nodeid.rpartition("::")[2] if nodeid else "it",
         "s": "s" if len(names) == 1 else "",
     }
-    forms = [f"{row['name']}, {proof.status}"]
+    fix = ""
+    if proof.type == "environment" and proof.status == "proven":
+        releases = str(words["state"]).split(" with ")
+        pins = map(_pin, releases, str(words["other"]).split(" and "))
+        fix = f"fix: pin {' and '.join(pins)}"
+    name = row["name"] if proof.runs else row.get("untried", row["name"])
+    forms = [f"{name}, {proof.status}"]
     if proof.status == "undecided":
         forms = ["undecided"]
     experiments: dict[str, Proof | Counterfactual | None]
@@ -654,6 +663,7 @@ def proof_words(
     parts = (
         ", ".join(counts),
         "" if names_state else proof.state,
+        fix,
         f"since commit {proof.commit}" if proof.commit else "",
         f"suspected: {suspected}" if suspected else "",
     )
@@ -668,6 +678,26 @@ def proof_words(
 def _lower_bound(runs: int) -> float:
     """Return the rate below which so many failures in a row are rarer than 5 %."""
     return math.floor(100 * math.pow(0.05, 1 / runs)) / 100
+
+
+def _pin(release: str, before: str) -> str:
+    """Return what keeps a release from being installed: `httpx<0.28`.
+
+    Args:
+        release: `httpx 0.28.1`, or `httpx removed`.
+        before: the version before: `0.27.2`.
+    """
+    name, _, now = release.rpartition(" ")
+    if _numbers(now) <= _numbers(before):
+        return f"{name}=={before}"
+    parts = now.split(".")
+    former = before.split(".") + ["0"] * len(parts)  # 5 is 5.0
+    shared = [*takewhile(bool, map(eq, parts, former))]
+    return f"{name}<{'.'.join(parts[: len(shared) + 1])}"
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall("[0-9]{1,9}", version)]
 
 
 def _runs_words(

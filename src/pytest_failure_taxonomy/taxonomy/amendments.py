@@ -27,8 +27,9 @@ from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 MAX_NAMED: Final = 3
 """How many failures that are not known are named."""
+_SINCE: Final = ("commit", "environment")
 _TESTS_FAILED: Final = 1
-_RANKS: Final = {"flaky": 0, "reproducible": 0, "commit": 1}
+_RANKS: Final = {"flaky": 0, "reproducible": 0, "commit": 1, "environment": 2}
 """How much a type of proof says, if not that something makes the test fail."""
 _ACCEPTED_STATES: Final = ("known", "flaky")
 
@@ -104,8 +105,8 @@ def amend_cause(cause: Cause, amendment: Amendment, verdict_kind: str | None) ->
     retryable, charge_to = cause.retryable, cause.charge_to
     if proof is not None and proof.status == "proven":
         row = packaged_table("proofs")[str(proof.type)]
-        # Since a commit it may fail now and then.
-        is_chance = proof.type == "commit" and proof.failed < proof.runs
+        # Since a commit or a release it may fail now and then.
+        is_chance = proof.type in _SINCE and proof.failed < proof.runs
         retryable = is_chance or row.get("retryable")
         charge_to = row.get("charge_to") or charge_to
     elif history is not None and history.state == "flaky":
@@ -164,7 +165,7 @@ def join_proofs(earlier: Proof | None, proof: Proof) -> Proof:
         if known is not None and known.status == "proven"
     ]
     # What makes it fail is needed to repeat it.
-    best = max(proven, key=lambda known: _RANKS.get(str(known.type), 2), default=proof)
+    best = max(proven, key=lambda known: _RANKS.get(str(known.type), 3), default=proof)
     if best.type == "commit":
         return replace(best, commit=None)
     commits = [

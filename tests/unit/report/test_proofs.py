@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from pytest_failure_taxonomy.faces import FORMATS, render
 from pytest_failure_taxonomy.faces.agent import render as render_for_agents
@@ -91,12 +95,41 @@ LINES: Final = (
      "round at {}, proven: fails at it (5 of 5), passes at its parent (5 of 5)")),
     (proof("environment", "suspected", runs=0, failed=0, state="numpy 2.3.1 → 2.4.0"),
      "the environment, suspected: numpy 2.3.1 → 2.4.0"),
+    (proof("environment", state="httpx 0.28.1", without=passed(state="0.27.2")),
+     ("httpx 0.28.1 breaks it, proven: fails with it (5 of 5), passes with 0.27.2 (5 of 5); "
+     "fix: pin httpx<0.28")),
+    (proof("environment", state="httpx 1.0 with h11 removed", without=passed(state="0.9.1 and 2.1")),
+     ("httpx 1.0 with h11 removed breaks it, proven: fails with it (5 of 5), "
+     "passes with 0.9.1 and 2.1 (5 of 5); fix: pin httpx<1 and h11==2.1")),
+    (proof("environment", "suspected", state="httpx 0.28.1", without=passed(3, state="0.27.2")),
+     "httpx 0.28.1 breaks it, suspected: fails with it (5 of 5), passes with 0.27.2 (3 of 3)"),
+    (proof("environment", "undecided", failed=3, state="httpx 0.28.1", without=passed(state="0.27.2")),
+     "undecided: fails 3 of 5 with it, passes with 0.27.2 (5 of 5); httpx 0.28.1"),
     (proof("flaky", "undecided", runs=1_200, failed=0, state="the time was over"),
      "undecided: passes whatever the order (1,200 of 1,200); the time was over"),
     (proof("order.polluted", "undecided", nodeids=["a"], failed=3, state="no time left"),
      "undecided: fails 3 of 5 after a; no time left"),
     (proof("flaky", "undecided", runs=0, failed=0), "undecided"),
 )  # fmt: skip
+
+
+PINS: Final = (
+    ("0.28.1", "0.27.2", "<0.28"),
+    ("2.0.1", "1.9.2", "<2"),
+    ("1.2.4", "1.2.3", "<1.2.4"),
+    ("1.2", "1.1.5", "<1.2"),
+    ("1.2.1", "1.2", "<1.2.1"),
+    ("5.0.1", "5", "<5.0.1"),
+    ("5.0", "5", "<5.0"),
+    ("1.0.post1", "1.0", "<1.0.post1"),
+    ("2.0rc1", "1.9", "<2"),
+    ("2026.10", "2026.9.1", "<2026.10"),
+    ("1.0", "2.0", "==2.0"),
+    ("1.0", "1!0.5", "==1!0.5"),
+    ("1.0+cpu", "1.0+gpu", "==1.0+gpu"),
+    ("x" * 5, "y", "==y"),
+    ("9" * 5_000, "1", "<" + "9" * 5_000),
+)
 
 
 def words_of(
@@ -108,14 +141,38 @@ def words_of(
 
 def test_the_words_of_each_type() -> None:
     """The type and the status, the counts that show it, and what is left behind."""
-    for given, *lines in LINES:
+    for known, *lines in LINES:
         told = [line.replace("{polluter}", POLLUTER) for line in lines]
-        assert [*words_of(given, VICTIM)] == told
+        assert [*words_of(known, VICTIM)] == told
     assert words_of(POLLUTED, None)[1].endswith("with it put back it passes")
     shown = ShownPaths("/root/x", "/root/x/tests")
     assert (
         "fails after test_tax.py::test_default" in words_of(POLLUTED, VICTIM, shown)[0]
     )
+
+
+def test_what_is_pinned() -> None:
+    """The release is excluded and the one before is not, by as few numbers as it takes."""
+    for now, before, pin in PINS:
+        release = proof("environment", state=f"a {now}", without=passed(state=before))
+        assert words_of(release, VICTIM)[0].endswith(f"; fix: pin a{pin}")
+
+
+RELEASES: Final = st.lists(st.integers(0, 30), min_size=1, max_size=4)
+
+
+@given(RELEASES, RELEASES)
+def test_a_pin_has_the_release_before_and_not_the_one_that_breaks_it(
+    now: list[int], before: list[int]
+) -> None:
+    """As pip reads it."""
+    first, second = (".".join(map(str, numbers)) for numbers in (now, before))
+    assume(Version(first) != Version(second))
+    release = proof("environment", state=f"a {first}", without=passed(state=second))
+    (words,) = words_of(release, VICTIM)
+    pin = SpecifierSet(words.rpartition("pin a")[2])
+    assert second in pin
+    assert first not in pin
 
 
 def test_the_table_has_each_type_of_the_report() -> None:
@@ -146,6 +203,8 @@ def report_of_one() -> dict[str, Any]:
         ("order.brittle", "proven", False, "escalate"),
         ("reproducible", "proven", False, "escalate"),
         ("commit", "proven", False, "escalate"),
+        ("environment", "proven", False, "escalate"),
+        ("environment", "suspected", False, "escalate"),
         ("flaky", "proven", True, "retry"),
         ("axis.hash_seed", "proven", True, "retry"),
         ("axis.load", "proven", None, "retry"),
@@ -184,6 +243,8 @@ def test_what_follows_for_a_retry(
         ("flaky", "proven", "ambiguous"),
         ("reproducible", "proven", "subject"),
         ("commit", "proven", "subject"),
+        ("environment", "proven", "environment"),
+        ("environment", "suspected", "subject"),
         ("order.polluted", "suspected", "subject"),
         ("axis.network", "refuted", "subject"),
     ],
@@ -206,8 +267,10 @@ def test_a_failure_that_comes_and_goes_since_a_commit_is_worth_a_retry() -> None
     report = report_of_one()
     key = report["causes"][0]["key"]
     for failed, retryable in ((5, False), (4, True)):
-        since = proof("commit", failed=failed, without=passed())
-        assert with_proofs(report, {key: since})["causes"][0]["retryable"] is retryable
+        for sort in ("commit", "environment"):
+            since = proof(sort, failed=failed, without=passed(state="1"), state="a 2")
+            (cause,) = with_proofs(report, {key: since})["causes"]
+            assert cause["retryable"] is retryable
 
 
 def test_what_makes_it_fail_stays_with_the_commit_beside_it() -> None:
@@ -246,6 +309,11 @@ def test_what_makes_it_fail_stays_with_the_commit_beside_it() -> None:
     assert [*words_of({**NO_PROOF, **earlier}, None)] == [*words_of(load, None)]
     undecided = proof("flaky", "undecided")
     assert after(suspected, undecided) == undecided
+    release = proof("environment", state="httpx 0.28.1", without=passed(state="0.27.2"))
+    with_commit = {**release, "commit": "3f2a91c Ada: tax"}
+    assert after(commit, release) == after(release, commit) == with_commit
+    assert after(flaky, release) == after(release, flaky) == release
+    assert after(load, release) == after(release, load) == load
 
 
 def test_one_cause_of_several() -> None:
