@@ -34,9 +34,21 @@ def prove(options: argparse.Namespace) -> int:
     from pytest_failure_taxonomy.prove.after import are_fixed, are_new_tests_sound
     from pytest_failure_taxonomy.prove.causes import prove_causes
     from pytest_failure_taxonomy.prove.commits import find_commits
+    from pytest_failure_taxonomy.prove.environment import Source, find_releases
     from pytest_failure_taxonomy.prove.recorded import Task
 
     path = Path(options.report)
+    if not options.environment and (options.find_links or options.offline):
+        raise SettingsError(
+            "prove: --find-links and --offline say where old versions come from; add "
+            "--environment"
+        )
+    source = Source(
+        good=options.good,
+        history=options.history,
+        find_links=tuple(options.find_links),
+        offline=options.offline,
+    )
     report = _load_agreed("prove", options)
 
     def save(report: FailureReport) -> None:
@@ -58,7 +70,9 @@ def prove(options: argparse.Namespace) -> int:
             return int(not are_new_tests_sound(task, options.history))
         if options.fixed:
             return int(not are_fixed(task, options.history))
-        if options.commit or options.good is not None:
+        if options.environment:
+            report, are_proven = find_releases(task, source)
+        elif options.commit or options.good is not None:
             report, are_proven = find_commits(task, options.good)
         else:
             report, are_proven = prove_causes(path, task, resumes=options.resume)

@@ -349,7 +349,7 @@ class _Experiment:
         self._tell(error=self._recorder.secrets.redact(words))
 
     def _tell_modules(self) -> None:
-        """Tell which files were imported, where it matters whose they are."""
+        """Tell which files were imported, and from where, where it matters whose they are."""
         if not self._request.tells_modules:
             return
         files = {}
@@ -357,7 +357,8 @@ class _Experiment:
             file = attribute_of(module, "__file__")
             if type(file) is str:
                 files[name] = file
-        self._tell(modules=files)
+        path = [entry for entry in sys.path if type(entry) is str]
+        self._tell(modules=files, path=path)
 
     def _serve(self, server: socket.socket) -> None:
         """Fork for each request, and answer with how the fork ended; an empty line ends it."""
