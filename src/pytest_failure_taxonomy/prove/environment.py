@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import distributions
 from importlib.util import find_spec
@@ -36,10 +37,13 @@ from pytest_failure_taxonomy.prove.experiment import (
 )
 from pytest_failure_taxonomy.prove.rates import (
     FEWEST,
+    MOST_PAIRS,
     NO_RUNS,
     Count,
-    are_apart,
-    lower_bound,
+    Pairs,
+    Tally,
+    Verdict,
+    compare,
     make_proof,
     passes_needed,
 )
@@ -55,10 +59,6 @@ from pytest_failure_taxonomy.text import first_line
 
 _SHOWN: Final = 4
 """Distributions that a line names."""
-_FEWEST_PAIRS: Final = 8
-_MOST_PAIRS: Final = 20
-_CHANCE: Final = 0.005
-"""Of which more pairs would tell two sides apart that are alike (a sign test)."""
 _REQUIREMENT: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?==[0-9][A-Za-z0-9.+!]*")
 """A normal name (PEP 503) and one version (PEP 440): no option, path or URL."""
 _NOT_PUT_BACK: Final = {
@@ -401,27 +401,24 @@ def compare_sides(
         run_without: the same where it passes.
         chance: decides which is first.
     """
-    runs, counts, unlike = (run_with, run_without), [NO_RUNS, NO_RUNS], NO_RUNS
-    is_pure = True
-    status: Literal["proven", "suspected", "undecided"] = "undecided"
-    try:
-        for _ in range(_MOST_PAIRS):
-            results = ["", ""]
-            for side in chance.sample((0, 1), 2):
-                results[side] = runs[side]()
-                counts[side] = counts[side].plus(results[side])
-                is_pure &= results[side] != ("passed", "failed")[side]
-            if set(results) == {"failed", "passed"}:
-                unlike = unlike.plus(results[0])
-            if is_pure and min(count.runs for count in counts) >= _FEWEST_PAIRS:
+    sides = {"effect": run_with, "without": run_without}
+    pairs = Pairs()
+    verdict: Verdict = "go on"
+    with suppress(OutOfTime):
+        for _ in range(2 * MOST_PAIRS):
+            for name in chance.sample([*sides], 2):
+                count: Count = getattr(pairs, name).plus(sides[name]())
+                pairs = replace(pairs, **{name: count})
+            effect, without = Tally(fresh=pairs.effect), Tally(fresh=pairs.without)
+            verdict = compare(pairs, effect, without)
+            if verdict != "go on":
                 break
-        # Of runs that fail in turns, each side is as likely as not the one that fails in a pair.
-        if are_apart(*counts) and lower_bound(unlike, _CHANCE) > 0.5:
-            status = "proven"
-    except OutOfTime:
-        if is_pure:
-            status = "suspected"
-    return counts[0], counts[1], status
+    status: Literal["proven", "suspected", "undecided"] = "undecided"
+    if verdict == "apart":
+        status = "proven"
+    elif verdict == "go on" and pairs.effect.failed and pairs.without.runs:
+        status = "suspected"  # time ran out, and both sides were seen
+    return pairs.effect, pairs.without, status
 
 
 def _prove(
