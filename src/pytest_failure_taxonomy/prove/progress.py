@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import Final
@@ -19,7 +20,8 @@ class Progress:
     """A line on stderr that is written again and again; in a file a line now and then."""
 
     def __init__(self) -> None:
-        self._is_terminal = sys.stderr.isatty()
+        is_dumb = os.environ.get("TERM") == "dumb"
+        self._is_terminal = sys.stderr.isatty() and not is_dumb
         self._pause = _PAUSE_SECONDS if self._is_terminal else _PAUSE_OF_LINES_SECONDS
         self._next = time.monotonic() + self._pause
 
