@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.cli.main import main
+from tests.helpers.repositories import Repository, begin_repository, call
 
 pytestmark = pytest.mark.slow
 
@@ -19,6 +17,7 @@ NODEID: Final = "tests/test_cart.py::test_total"
 CART: Final = "def total(prices):\n    return sum(prices)\n"
 DIVIDES: Final = "def total(prices):\n    return sum(prices) / 0\n"
 BROKEN: Final = "def total(prices:\n"
+UNCLOSED: Final = "SyntaxError: '(' was never closed (cart.py, line 1)"
 CULPRIT: Final = "def total(prices):\n    return sum(prices) + 1\n"
 TEST: Final = """\
 from shop.cart import total
@@ -47,89 +46,10 @@ inside.modules_now = lambda: 1 / 0
 """
 
 
-class Repository:
-    """A repository in a folder of its own, whose name has a space."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "my shop"
-        self.report = folder / "report.json"
-        self.folder.mkdir()
-        self.git("init", "--quiet", "--initial-branch=main")
-        self.git("config", "user.name", "Ada")
-        self.git("config", "user.email", "ada@example.com")
-
-    def git(self, *words: str) -> str:
-        """Return what git prints."""
-        done = subprocess.run(
-            ["git", *words],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-    def write(self, **files: str) -> None:
-        """Write files, by their paths with `__` for a slash and `_py` for the ending."""
-        for name, text in files.items():
-            path = self.folder / f"{name.replace('__', '/')}.py"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-
-    def commit(self, subject: str, **files: str) -> str:
-        """Commit some files, and return the commit's name."""
-        self.write(**files)
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "--allow-empty", "--message", subject)
-        return self.git("rev-parse", "HEAD")
-
-    def run(self) -> dict[str, Any]:
-        """Run pytest, and return its report."""
-        given = ("-p", "failure_taxonomy", f"--failure-taxonomy-report={self.report}")
-        subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *given],
-            cwd=self.folder,
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            check=False,
-        )
-        report: dict[str, Any] = json.loads(self.report.read_text())
-        return report
-
-    def state(self) -> list[str]:
-        """Return all that git knows of the user's own checkout."""
-        asked = (
-            *(
-                "status --porcelain",
-                "stash list",
-                "branch --all",
-                "worktree list",
-                "diff",
-            ),
-            *("diff --cached", "rev-parse HEAD", "reflog"),
-        )
-        return [self.git(*words.split()) for words in asked]
-
-
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """Return a repository that is the working directory."""
-    for name in ("FAILURE_TAXONOMY_HISTORY", "PYTEST_ADDOPTS"):
-        monkeypatch.delenv(name, raising=False)
-    # All that is installed here for the suite would take as long to load as all else.
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    made = Repository(tmp_path)
-    monkeypatch.chdir(made.folder)
-    return made
-
-
-def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[str], str]:
-    """Return the exit code of a command, the lines of its answer, and what it says besides."""
-    capsys.readouterr()
-    code = main(words)
-    said = capsys.readouterr()
-    return code, said.out.splitlines(), said.err
+    return begin_repository(tmp_path, monkeypatch)
 
 
 def installed(folder: Path, source: Path, *, at: str) -> dict[str, str]:
@@ -192,9 +112,10 @@ def test_the_commit_is_found_on_a_merged_branch(
     monkeypatch.delenv("GIT_INDEX_FILE")
     short = repository.git("rev-parse", "--short", culprit)
     assert (code, err) == (0, "")
-    assert out[0].startswith("1. 1 x assert 4 == 3: ")
+    assert out[0] == "not committed, and so not tested: src/shop/cart.py"
+    assert out[1].startswith("1. 1 x assert 4 == 3: ")
     assert (
-        out[1] == f"   9 commits since {good[: len(short)]} Ada: begin: about 3 steps"
+        out[2] == f"   9 commits since {good[: len(short)]} Ada: begin: about 3 steps"
     )
     assert out[-2] == (
         f"   commit {short} Ada: cart: add 1 {{for}} nothing, proven: fails at it (5 of 5), "
@@ -297,7 +218,7 @@ def test_a_step_of_git_bisect_ends_with_what_git_takes_it_for(
         (CULPRIT, 1, "it fails in the same way: assert 4 == 3"),
         (CART, 0, "it passes"),
         (DIVIDES, 125, "it can't be tested: ZeroDivisionError: division by zero"),
-        (BROKEN, 125, f"it can't be tested: {NODEID} is not collected"),
+        (BROKEN, 125, f"it can't be tested: {NODEID} is not collected: {UNCLOSED}"),
     ):
         repository.write(shop__cart=text)
         assert call(capsys, "bisect-step", path)[:2] == (code, [words]), text

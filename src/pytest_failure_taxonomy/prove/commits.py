@@ -7,13 +7,14 @@ fails in another way, decides nothing. `git bisect run` can ask the same by `bis
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.prove import recorded
@@ -37,7 +38,105 @@ from pytest_failure_taxonomy.text import first_line
 _SHOWN: Final = 5
 """Commits that are told where none is proven, and files."""
 _GIVE_ONE: Final = "give a commit by --good, or keep a history, which knows the last"
-_IMPORTED: Final = (".py", ".so", ".pyd")
+_COMPILED: Final = (".so", ".pyd")
+_IMPORTED: Final = (".py", *_COMPILED)
+
+
+class Checkout(Place):
+    """A place that has one commit after the other, and knows what files were called there."""
+
+    commit = ""
+    _built: Iterable[str] = ()
+    _names: Mapping[str, str] = {}
+    """Files that have another name here than in the report, by their names there."""
+
+    def check_out(
+        self, commit: str, built: Iterable[str], since: str, nodeids: Iterable[str]
+    ) -> None:
+        """Check a commit out, without what the run before has left behind.
+
+        Args:
+            commit: its name.
+            built: what git ignores and is taken from the user's checkout.
+            since: the commit of the report.
+            nodeids: tests whose files are followed from name to name.
+        """
+        self.commit, self._built = commit, built
+        self.clean()
+        self.find_names(since, nodeids)
+
+    def clean(self) -> None:
+        """Remove what a run has left behind."""
+        git(self.folder, "checkout", "--quiet", "--force", "--detach", self.commit)
+        git(self.folder, "clean", "-ffdxq")
+        for name in self._built:
+            with suppress(OSError):
+                shutil.copy2(self.source / name, self.folder / name)
+        self.setup.folder.mkdir(parents=True, exist_ok=True)  # it may have come later
+
+    def find_names(self, since: str, nodeids: Iterable[str]) -> None:
+        """Find out what files of the report's commit are called in this checkout."""
+        # Step by step a file may have changed so much that its first and last are not alike.
+        names = dict(self._renames("diff", "HEAD", since))
+        for file in {nodeid.partition("::")[0] for nodeid in nodeids} - names.keys():
+            if not (self.setup.rootdir / file).exists():
+                path = str(self.setup.rootdir / file)
+                for _, old in self._renames("log", "--follow", since, "--", path):
+                    if (self.setup.rootdir / old).exists():
+                        names.setdefault(file, old)
+        self._names = names
+
+    def _renames(self, command: str, *words: str) -> Iterator[tuple[str, str]]:
+        """Yield new and old names of files, as in node ids."""
+        form = ("--format=", "-M", "--diff-filter=R", "--name-status", "-z")
+        listing = git(self.folder, command, *form, *words)
+        for paths in re.findall("(?:^|[\0\n])R\\d+\0([^\0]+)\0([^\0]+)", listing):
+            old, new = (self._in_rootdir(self.folder / path) for path in paths)
+            yield new, old
+
+    def _in_rootdir(self, path: Path) -> str:
+        return os.path.relpath(path, self.setup.rootdir).replace(os.sep, "/")
+
+    def name_of(self, nodeid: str) -> str:
+        """Return a test's node id here."""
+        file, colons, test = nodeid.partition("::")
+        return f"{self._names.get(file, file)}{colons}{test}"
+
+    def file_of(self, nodeid: str) -> Path:
+        """Return where the file of a test is here, or would be."""
+        return self.setup.rootdir / self.name_of(nodeid).partition("::")[0]
+
+    def run(
+        self, experiments: Experiments, repeat: recorded.Repeat, **more: Any
+    ) -> Outcome:
+        """Run a test as it failed, by the names that it and others have here."""
+        args = tuple(self._args_here())
+        experiments.setup = replace(self.setup, args=args)
+        victim = repeat.victim
+        repeat = replace(
+            repeat,
+            victim=replace(victim, nodeid=self.name_of(victim.nodeid)),
+            before=tuple(map(self.name_of, repeat.before)),
+        )
+        renames = {old: new for new, old in self._names.items()}
+        return super().run(experiments, repeat, renames=renames, **more)
+
+    def _args_here(self) -> Iterator[str]:
+        """Yield pytest's arguments: of test files those that are here, each as a whole.
+
+        pytest would run nothing if a file or a test that it is given is missing.
+        """
+        option = ""
+        for arg in self.setup.args:
+            file = arg.partition("::")[0]
+            path = self._in_rootdir(self.setup.folder / file)
+            # It may be the value of an option, such as `--ignore`.
+            is_value = option.startswith("--") and "=" not in option
+            option = arg
+            if is_value or arg.startswith("-") or not file.endswith(".py"):
+                yield arg
+            elif self.file_of(path).exists():
+                yield str(self.file_of(path))
 
 
 @contextmanager
@@ -100,6 +199,23 @@ def built_modules(source: Path) -> list[str]:
     ]
 
 
+def tell_untested(source: Path, tell: Callable[[str], None]) -> list[str]:
+    """Say before a search begins what a checkout lacks, one line each.
+
+    Returns:
+        The modules that git ignores and that a checkout is given.
+    """
+    if (source / ".gitmodules").exists():
+        tell("submodules are not checked out: what needs them can't be tested")
+    if built := built_modules(source):
+        tell(f"what git ignores is taken as it is in {source}: {listed(built, _SHOWN)}")
+    sources = git(source, "ls-files", "*.pyx").splitlines()
+    if sources and not any(name.endswith(_COMPILED) for name in built):
+        words = "nothing compiled lies beside them; build them in place"
+        tell(f"{listed(sources, _SHOWN)}: {words}")
+    return built
+
+
 def find_commits(
     task: recorded.Task, good: str | None = None
 ) -> tuple[FailureReport, bool]:
@@ -118,11 +234,17 @@ def find_commits(
     setup = recorded.setup_of(report)
     source = toplevel_of(setup.folder)
     git_then = report.environment.git or GitState()
-    if built := built_modules(source):
-        tell(f"what git ignores is taken as it is in {source}: {listed(built, _SHOWN)}")
+    built = tell_untested(source, tell)
+    if git(source, "rev-parse", "--is-shallow-repository") == "true":
+        tell(
+            "the clone is shallow, so it lacks commits; git fetch --unshallow gets them"
+        )
+    if changed := git(source, "diff", "--name-only", "HEAD"):
+        changed_files = listed(changed.splitlines(), _SHOWN)
+        tell(f"not committed, and so not tested: {changed_files}")
     not_found = len(chosen)
     with checkout_beside(source) as folder:
-        place = Place(setup, source, folder)
+        place = Checkout(setup, source, folder)
         with recorded.experiments_of(task, place.setup) as experiments:
             for cause in in_turn(task, chosen, experiments):
                 begin = good
@@ -143,7 +265,7 @@ def find_commits(
 
 
 def _prove(
-    place: Place,
+    place: Checkout,
     rows: Sequence[Sequence[str]],
     built: Sequence[str],
     experiments: Experiments,
@@ -155,13 +277,11 @@ def _prove(
     def words(commit: str) -> str:
         return git(place.folder, "show", "-s", "--format=%h %an: %s", commit)
 
+    good, bad = rows[0][0], rows[-1][0]
+    nodeids = (*repeat.before, repeat.victim.nodeid)
+
     def ask(commit: str) -> Outcome:
-        git(place.folder, "checkout", "--quiet", "--force", "--detach", commit)
-        git(place.folder, "clean", "-ffdxq")  # what the run before has left behind
-        for name in built:
-            with suppress(OSError):
-                shutil.copy2(place.source / name, place.folder / name)
-        place.setup.folder.mkdir(parents=True, exist_ok=True)  # it may have come later
+        place.check_out(commit, built, bad, nodeids)
         outcome = place.run(experiments, repeat)
         if not walk.counts[commit].runs and commit not in walk.untestable:
             result: str = outcome.result
@@ -171,10 +291,14 @@ def _prove(
         return outcome
 
     walk = Walk(rows, ask, repeat.known)
-    good, bad = rows[0][0], rows[-1][0]
     commits = counted(len(rows) - 1, "commit")
     steps = counted(len(rows).bit_length() - 1, "step")
     tell(f"   {commits} since {words(good)}: about {steps}")
+    place.check_out(good, built, bad, nodeids)
+    files = [place.file_of(nodeid) for nodeid in nodeids]
+    if absent := [file.name for file in files if not file.exists()]:
+        lacking = f"{words(good)} has no {listed(absent, 1)}"
+        tell(f"   {lacking}: commits without it can't be tested")
     result = walk.find()
     if isinstance(result, str):
         suspicions = []
@@ -213,7 +337,8 @@ def bisect_step(report: FailureReport, *, number: int, times: int) -> Outcome:
             "bisect-step: no test of this cause fails, so there is nothing to run"
         )
     setup = recorded.setup_of(report)
-    place = Place(setup, toplevel_of(setup.folder), toplevel_of(Path.cwd()))
+    place = Checkout(setup, toplevel_of(setup.folder), toplevel_of(Path.cwd()))
+    git_then = report.environment.git
     limit = recorded.limit_of(report)
     until = time.monotonic() + 2 * limit * times
     experiments = Experiments(
@@ -221,6 +346,9 @@ def bisect_step(report: FailureReport, *, number: int, times: int) -> Outcome:
     )
     with experiments:
         repeat = recorded.repeat_of(report, cause, experiments)
+        if git_then is not None and git_then.commit:
+            with suppress(ExperimentError):  # the repository may lack that commit
+                place.find_names(git_then.commit, cause.nodeids)
         for _ in range(times):
             outcome = place.run(experiments, repeat)
             if outcome.result != "passed":

@@ -129,6 +129,8 @@ class Request:
     """Keys of the state that is restored before the victim runs."""
     tells_modules: bool = False
     """Answer with the files of all modules."""
+    renames: Mapping[str, str] = {}
+    """Files that have another name here than in the report, with that name."""
     every: int = 0
     """After how many tests it is looked whether the victim fails; 0 for never."""
     looks_at_state: bool = False
@@ -539,7 +541,10 @@ class Experiments:
             words = "".join(outcome.answer("words") or ())
             return replace(outcome, result=result, words=words)
         if missing := outcome.answer("missing"):
-            return replace(outcome, words=f"{missing[0]} is not collected")
+            words = ": ".join(
+                [f"{missing[0]} is not collected", *outcome.answer("why")]
+            )
+            return replace(outcome, words=words)
         started = outcome.answer("started")
         # A crash or a hang counts where it is the victim's own.
         if started == victim.nodeid and ended in victim.endings:

@@ -50,6 +50,7 @@ from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.order import digest_of
 from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.text import change_texts
 
 json = isolate_module(json)
 os = isolate_module(os)
@@ -93,6 +94,7 @@ _READS: Final = ("open", "os.listdir", "os.scandir", "os.mkdir", "sqlite3.connec
 """Audit events of files that may be there, whose path comes first."""
 _LOCAL: Final = ("127.", "::1", "localhost", "0.0.0.0", "::")  # noqa: S104 - nothing is bound
 
+_NO_EXIT: Final = evidence.ProcessExit(code=None, source="none")
 _SEED: Final = pytest.StashKey[int | None]()
 _RANDOM: Final = pytest.StashKey[dict[str, bytes]]()
 
@@ -414,7 +416,17 @@ class _Experiment:
         sys.addaudithook(self._see)
         names = [*request.order, request.victim]
         if missing := [name for name in names if name not in self._items]:
-            self._tell(missing=missing)
+            file = request.victim.partition("::")[0]
+            observed = self._recorder.evidence(_NO_EXIT)
+            self._tell(
+                missing=missing,
+                why=[
+                    failure.message
+                    for failure in observed.collection_failures
+                    if failure.nodeid == file
+                ],
+                is_file_collected=any(name.startswith(file) for name in self._items),
+            )
             return
         items = [self._items[name] for name in names]
         victim = items[-1]
@@ -461,11 +473,12 @@ class _Experiment:
 
     def _tell_result(self, victim: pytest.Item, **place: int) -> str:
         """Tell how the victim has ended, and return it."""
-        no_exit = evidence.ProcessExit(code=None, source="none")
-        observed = self._recorder.evidence(no_exit)
+        observed = self._recorder.evidence(_NO_EXIT)
         failures = tuple(
             failure for failure in observed.failures if failure.nodeid == victim.nodeid
         )
+        # A fingerprint has names of files in it.
+        failures = change_texts(failures, self._name_as_reported)
         own = name_libraries(replace(observed, failures=failures))
         judged = judge(own).failures
         fingerprints = {failure.fingerprint for failure in judged}
@@ -483,6 +496,11 @@ class _Experiment:
             **place,
         )
         return result
+
+    def _name_as_reported(self, text: str) -> str:
+        """Return a node id or a place with the name that its file has in the report."""
+        file, colon, rest = text.partition(":")
+        return f"{self._request.renames.get(file, file)}{colon}{rest}"
 
     def _passes(
         self,

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
-from pytest_failure_taxonomy.prove.commits import built_modules, checkout_beside
+from pytest_failure_taxonomy.prove.commits import (
+    Checkout,
+    built_modules,
+    checkout_beside,
+)
 from pytest_failure_taxonomy.prove.experiment import (
     Conditions,
     ExperimentError,
@@ -156,3 +160,78 @@ def test_a_checkout_lacks_what_a_build_has_made(tmp_path: Path) -> None:
         assert (mine / ".git/worktrees/mine").is_dir()
     assert not beside.parent.exists()
     assert not list((mine / ".git/worktrees").glob("*"))
+
+
+class Answers(Experiments):
+    """Keeps what it was asked to run."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Sequence[str], Any]] = []
+
+    def run(
+        self, victim: Victim, before: Sequence[str] = (), *_: Any, **more: Any
+    ) -> Outcome:
+        """Pass."""
+        self.asked.append((victim.nodeid, before, more["renames"]))
+        return Outcome(result="passed", words="", seconds=0.0)
+
+
+def test_tests_run_by_the_names_that_their_files_had(tmp_path: Path) -> None:
+    """Step by step where too little is alike; also by a name that another branch gave."""
+    mine = tmp_path / "mine"
+
+    def git(*words: str) -> str:
+        given = ("-c", "user.name=Ada", "-c", "user.email=a@b")
+        command = ["git", *given, *words]
+        done = subprocess.run(
+            command, cwd=mine, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    def commit(**files: str) -> str:
+        for name, text in files.items():
+            path = mine / f"pkg/{name}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        git("add", "--all")
+        git("commit", "--quiet", "--message", "x")
+        return git("rev-parse", "HEAD")
+
+    mine.mkdir()
+    git("init", "--quiet", "--initial-branch=main")
+    texts = [f"{'x' * n} = {n}\n" for n in range(1, 40)]
+    begin = commit(test_a="".join(texts[:8]), test_b="b = 1\n" * 9, code="c = 1\n" * 9)
+    git("checkout", "--quiet", "-b", "change")
+    git("mv", "pkg/test_a.py", "pkg/test_a_1.py")
+    commit()
+    commit(test_a_1="".join(texts))
+    git("mv", "pkg/test_a_1.py", "pkg/test_a_2.py")
+    git("mv", "pkg/code.py", "pkg/c\N{LATIN SMALL LETTER O WITH DIAERESIS}de.py")
+    since = commit(test_new="new = 1\n")
+    git("checkout", "--quiet", "main")
+    git("mv", "pkg/test_b.py", "pkg/test_b_ahead.py")
+    ahead = commit()
+    git("checkout", "--quiet", "change")
+    args = ("test_a_2.py::test_it", "-q", "test_new.py", "--ignore", "test_a_2.py")
+    setup = Setup(args=args, folder=mine / "pkg", rootdir=mine / "pkg")
+    victim = Victim(
+        nodeid="test_a_2.py::test_it", fingerprints=frozenset(), endings=frozenset()
+    )
+    again = Repeat(victim=victim, before=("test_b.py::test_b[x::y]",))
+    nodeids = (victim.nodeid, *again.before)
+    with checkout_beside(mine) as folder:
+        place = Checkout(setup, mine, folder)
+        experiments = Answers()
+        for commit_name, b in ((begin, "test_b.py"), (ahead, "test_b_ahead.py")):
+            place.check_out(commit_name, (), since, nodeids)
+            place.run(experiments, again)
+            nodeid, before, renames = experiments.asked.pop()
+            assert nodeid == "test_a.py::test_it"
+            assert [*before] == [f"{b}::test_b[x::y]"]
+            assert renames["test_a.py"] == "test_a_2.py"
+            assert renames["code.py"] == "c\N{LATIN SMALL LETTER O WITH DIAERESIS}de.py"
+            assert not place.file_of("test_new.py::test_new").exists()
+            assert experiments.setup.args == (
+                *(f"{folder}/pkg/test_a.py", "-q", "--ignore", "test_a_2.py"),
+                f"--rootdir={folder}/pkg",
+            )
