@@ -427,6 +427,32 @@ def test_the_action_that_proves(folders: Iterator[Path]) -> None:
     assert (len(job.ran), job.failed, outputs["reason"]) == (1, False, "")
 
 
+def test_the_action_that_compares(folders: Iterator[Path], tmp_path: Path) -> None:
+    """The revision is fetched if the checkout is shallow, and the page says what it has, too."""
+    upstream, shallow = next(folders), tmp_path / "shallow"
+    git = ("git", "-c", "user.name=Ada", "-c", "user.email=ada@example.com")
+
+    def call(folder: Path, *words: str) -> None:
+        assert run_child(folder, [*git, *words]).status == 0
+
+    call(upstream, "init", "--quiet", "--initial-branch=main")
+    call(upstream, "add", "--all")
+    call(upstream, "commit", "--quiet", "--message=begin")
+    call(upstream, "checkout", "--quiet", "-b", "change")
+    (upstream / "tests/test_new.py").write_text("def test_new(): assert 1 == 2\n")
+    call(upstream, "add", "--all")
+    call(upstream, "commit", "--quiet", "--message=change")
+    call(tmp_path, "clone", "--quiet", "--depth=1", f"file://{upstream}", str(shallow))
+    command = "pytest tests/test_tax.py tests/test_new.py"
+    job, _ = action(shallow, command=command, base="origin/main")
+    assert (len(job.ran), job.failed) == (2, True)
+    for words in ("also on origin/main: fails 5 of 5", "its test does not exist on"):
+        assert words in job.summary
+    (path,) = job.artifacts["failure-report"]
+    bases = {cause["base"]["status"] for cause in read_report(path)["causes"]}
+    assert bases == {"also", "new"}
+
+
 def test_the_action_with_inputs(folders: Iterator[Path]) -> None:
     """A command with quotes in it, another folder, another name, a limit, and no artifact."""
     folder = next(folders)

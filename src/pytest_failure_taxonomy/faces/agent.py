@@ -416,10 +416,12 @@ def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
             yield f"at: {place_words(failure.location)}"
     if cause.owner:
         yield f"owner: {cause.owner} {cause.package or ''}".rstrip()
-    if cause.charge_to:
-        yield f"charge to: {cause.charge_to}"
-    if cause.history:
-        yield f"history: {cause.history}"
+    about = {
+        "charge to": cause.charge_to,
+        "history": cause.history,
+        "base": cause.base,
+    }
+    yield from (f"{name}: {words}" for name, words in about.items() if words)
     yield from (f"proof: {line}" for line in cause.proof)
 
 

@@ -276,7 +276,7 @@ def _enter_cause(cause: CauseSummary, repository: Repository) -> _Entry:
         severity = "blocker"
     elif cause.reason == "TESTS_FAILED":
         severity = "major"
-    parts = filter(None, (cause.title, cause.mend, *cause.proof[:1]))
+    parts = filter(None, (cause.title, cause.mend, cause.base, *cause.proof[:1]))
     return _Entry(
         kind=cause.kind,
         words=f"{'; '.join(parts)} {cause.codes}",

@@ -103,6 +103,7 @@ def _issue(report: FailureReport, cause: CauseSummary, again: Reproduction) -> _
         "Seen": seen,
         **history,
         "Changed": cause.changed,
+        "Before": cause.base,
         "Owner": cause.owner,
         "Charged to": cause.charge_to,
         "Rule": cause.about,

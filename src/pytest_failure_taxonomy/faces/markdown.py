@@ -95,7 +95,7 @@ def render_proofs(report: FailureReport, room: int = MAX_BYTES) -> str:
     entries = [
         "\n\n".join([_title(cause), *_proof(cause), ""])
         for cause in causes
-        if cause.proof
+        if cause.proof or cause.base
     ]
     shown = that_fit(entries, room - _ROOM_FOR_TITLES, _size_of)
     return f"### Proofs\n\n{''.join(shown)}"
@@ -210,7 +210,8 @@ def _title(cause: CauseSummary) -> str:
 
 def _proof(cause: CauseSummary) -> list[str]:
     command = [as_code(cause.proof_command)] if cause.proof_command else []
-    return [*map(as_words, cause.proof), *command]
+    lines = filter(None, (cause.base, *cause.proof))
+    return [*map(as_words, lines), *command]
 
 
 def _error(error: InternalError) -> str:

@@ -187,7 +187,9 @@ def _headline_and_causes(
 def _only_cause_lines(summary: RunSummary, most: int) -> Iterator[Line]:
     """Yield what stands below the headline of a run with one cause."""
     (cause,) = summary.causes
-    below = filter(None, (cause.mend, summary.see, cause.changed, *cause.proof))
+    below = filter(
+        None, (cause.mend, summary.see, cause.changed, cause.base, *cause.proof)
+    )
     for words in [*below][:most]:
         is_fix = words == cause.mend
         yield Line(text=safe_text(words), bold=is_fix, is_sentence=not is_fix)
@@ -196,7 +198,7 @@ def _only_cause_lines(summary: RunSummary, most: int) -> Iterator[Line]:
 def _cause_line(cause: CauseSummary) -> Line:
     """Return one of the lines of a run with several causes."""
     head = f"  {cause.count:,} x {cause.text}{cause.remarks}"
-    words = filter(None, (head, cause.mend, *cause.proof[:1]))
+    words = filter(None, (head, cause.mend, cause.base, *cause.proof[:1]))
     return Line(text=safe_text("; ".join(words)), is_sentence=True)
 
 

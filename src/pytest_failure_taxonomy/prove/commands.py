@@ -32,6 +32,7 @@ _ANSWERS: Final = {
 def prove(options: argparse.Namespace) -> int:
     """Prove the causes of a report; exit code 1 where one of them is not proven."""
     from pytest_failure_taxonomy.prove.after import are_fixed, are_new_tests_sound
+    from pytest_failure_taxonomy.prove.bases import find_on_base
     from pytest_failure_taxonomy.prove.causes import prove_causes
     from pytest_failure_taxonomy.prove.commits import find_commits
     from pytest_failure_taxonomy.prove.environment import Source, find_releases
@@ -63,6 +64,7 @@ def prove(options: argparse.Namespace) -> int:
         number=options.cause,
         allows_effects=options.yes,
     )
+    resumes = not (options.new or options.fixed or options.base)
     # As by Ctrl+C: nothing goes on, and no folder stays.
     handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -70,7 +72,9 @@ def prove(options: argparse.Namespace) -> int:
             return int(not are_new_tests_sound(task, options.history))
         if options.fixed:
             return int(not are_fixed(task, options.history))
-        if options.environment:
+        if options.base is not None:
+            report, are_proven = find_on_base(task, options.base)
+        elif options.environment:
             report, are_proven = find_releases(task, source)
         elif options.commit or options.good is not None:
             report, are_proven = find_commits(task, options.good)
@@ -78,7 +82,7 @@ def prove(options: argparse.Namespace) -> int:
             report, are_proven = prove_causes(path, task, resumes=options.resume)
     except KeyboardInterrupt:
         left = "; what is proven so far is in the report, --resume goes on"
-        output.tell(f"prove: interrupted{'' if options.new or options.fixed else left}")
+        output.tell(f"prove: interrupted{left if resumes else ''}")
         raise
     finally:
         signal.signal(signal.SIGTERM, handler)

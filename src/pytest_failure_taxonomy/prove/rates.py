@@ -127,10 +127,7 @@ def make_proof(
         other: what was different in these.
         fields: what else is known.
     """
-    interval = counterfactual = None
-    if effect.runs:
-        low, high = effect.interval
-        interval = Interval(low=round(low, 6), high=round(high, 6))
+    counterfactual = None
     if without is not None:
         counterfactual = Counterfactual(
             runs=without.runs, failed=without.failed, state=other
@@ -142,10 +139,18 @@ def make_proof(
         runs=effect.runs,
         failed=effect.failed,
         without=counterfactual,
-        interval=interval,
+        interval=interval_of(effect),
         known_since=None,
         **(unknown | fields),
     )
+
+
+def interval_of(count: Count) -> Interval | None:
+    """Return the exact 95 % interval of a rate, as a report has it; `None` without a run."""
+    if not count.runs:
+        return None
+    low, high = count.interval
+    return Interval(low=round(low, 6), high=round(high, 6))
 
 
 def lower_bound(count: Count, alpha: float = 0.05) -> float:

@@ -158,7 +158,8 @@ def amend(report: FailureReport, amendment: Amendment) -> FailureReport:
         )
     groups = _add_histories(report.groups, amendment.histories)
     report = replace(report, verdict=verdict, groups=groups)
-    if not (amendment.histories or amendment.of_verdict or amendment.proofs):
+    of_causes = (amendment.histories, amendment.proofs, amendment.bases)
+    if not (any(of_causes) or amendment.of_verdict):
         return report
     kind = None if verdict is None else verdict.kind
     causes = tuple([amend_cause(cause, amendment, kind) for cause in report.causes])

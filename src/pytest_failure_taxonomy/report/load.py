@@ -76,7 +76,7 @@ _ADDED: Final[Fields] = {
     Failure: ("origin",),
     Group: ("owner", "history"),
     Proof: ("commit",),
-    Cause: ("failure_type", "tests", "files", "unnamed"),
+    Cause: ("failure_type", "tests", "files", "unnamed", "base"),
     GroupHistory: (
         *("distributions_changed", "first_commit", "flaky_failures", "flaky_runs"),
     ),

@@ -448,11 +448,13 @@ PUBLISHED: Final[Fields] = {
     Cause: (
         *("key", "what", "fix", "reason", "kind", "owner", "retryable", "charge_to"),
         *("failure_type", "count", "nodeids", "tests", "files", "unnamed"),
-        *("fingerprints", "history", "proof"),
+        *("fingerprints", "history", "proof", "base"),
     ),
 }
 """The fields that a report has of values which hold more while they are judged."""
 
 KEYS: Final = MappingProxyType({"schema_id": "$schema"})
-CODEC: Final = Codec(published=PUBLISHED, optional={}, biggest=inf, keys=KEYS)
-"""Reads and writes reports of this schema version, which lack nothing."""
+_LATE: Final[Fields] = {Cause: ("base",)}
+"""Fields that reports of this schema version may lack, since they came later."""
+CODEC: Final = Codec(published=PUBLISHED, optional=_LATE, biggest=inf, keys=KEYS)
+"""Reads and writes reports of this schema version."""

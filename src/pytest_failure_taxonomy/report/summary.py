@@ -38,6 +38,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     COMMAND_FAILED,
     PRINTED,
     Advice,
+    BaseComparison,
     Cause,
     Counterfactual,
     FailureReason,
@@ -158,6 +159,8 @@ class CauseSummary:
     """What an experiment says of it; empty without any."""
     proof_command: str
     """What repeats the experiment; empty where nothing does, or no shell could be given it."""
+    base: str
+    """Whether another revision has it, too; empty where that was not asked."""
     failures: tuple[Failing, ...]
     """Its entries in `failures` and `collection_errors`."""
     errors: tuple[InternalError, ...]
@@ -202,8 +205,8 @@ class CauseSummary:
 
     @property
     def below(self) -> tuple[str, ...]:
-        """What stands below it: how to mend it, what has changed, what is proven, the command."""
-        lines = (self.mend, self.changed, *self.proof, self.proof_command)
+        """What stands below it: how to mend it, what has changed, is proven, and its command."""
+        lines = (self.mend, self.changed, self.base, *self.proof, self.proof_command)
         return tuple(filter(None, lines))
 
     @property
@@ -497,6 +500,7 @@ def _summarise_causes(
             fingerprints=cause.fingerprints,
             proof=proof_words(proof, nodeid, paths) if proof else (),
             proof_command=_safe_command(proof),
+            base=base_words(cause.base) if cause.base else "",
             failures=failures,
             errors=errors,
         )
@@ -698,6 +702,21 @@ def _pin(release: str, before: str) -> str:
 
 def _numbers(version: str) -> list[int]:
     return [int(number) for number in re.findall("[0-9]{1,9}", version)]
+
+
+def base_words(base: BaseComparison) -> str:
+    """Return in one line whether another revision has a cause, too."""
+    there, runs, interval = base.revision, base.runs, base.interval
+    if base.status == "undecided":
+        words = f"not known whether {there} has it: {base.state}"
+    elif base.lacks_test:
+        words = f"new here: its test does not exist on {there}"
+    elif base.status == "new" or interval is None:
+        words = f"new here: passes on {there} ({runs:,} of {runs:,})"
+    else:
+        bounds = f"{interval.low:.1%} to {interval.high:.1%}"
+        words = f"also on {there}: fails {base.failed:,} of {runs:,} ({bounds})"
+    return first_line(words)
 
 
 def _runs_words(

@@ -14,6 +14,7 @@ from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.causes import action_of
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.judgement import (
+    BaseComparison,
     Cause,
     ChargedTo,
     Evidence,
@@ -44,6 +45,9 @@ class Amendment:
     """Of a verdict that no group has."""
     proofs: Mapping[str, Proof] = MappingProxyType({})
     """By the key of a cause."""
+    bases: Mapping[str, BaseComparison] = MappingProxyType({})
+    """By the key of a cause, too. They change neither who is charged nor what is advised:
+    a failure that is older than a change may still be one that the change has to fix."""
     evidence: tuple[Evidence, ...] = ()
     """What else speaks for the verdict."""
     nodeid: str | None = None
@@ -118,6 +122,7 @@ def amend_cause(cause: Cause, amendment: Amendment, verdict_kind: str | None) ->
         charge_to=charge_to,
         history=history,
         proof=proof,
+        base=amendment.bases.get(cause.key, cause.base),
     )
 
 

@@ -406,6 +406,7 @@ def join_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
             charge_to=one_charge((known.charge_to, cause.charge_to)),
             history=known.history or cause.history,
             proof=known.proof or cause.proof,
+            base=known.base or cause.base,
             **lists,
         )
     return in_order(joined.values())

@@ -746,6 +746,33 @@ class Proof:
 
 
 @value
+class BaseComparison:
+    """How a test of a cause ends at another revision, such as the branch it goes to."""
+
+    revision: str
+    """As it was asked for, such as `origin/main`."""
+    commit: str
+    """The commit that this was."""
+    status: Literal["new", "also", "undecided"]
+    """`new` if it does not fail there, `also` if it does."""
+    lacks_test: bool
+    """Whether it is new because its test does not exist there."""
+    runs: Count
+    """How many runs at that revision passed, or failed with the same fingerprint."""
+    failed: Count
+    """How many of them failed."""
+    interval: Interval | None
+    """The exact 95 % interval of the share of `runs` that fails; `None` without a run."""
+    here_runs: Count
+    """How many runs of the failing code were made beside them; 0 where a proof says
+    that it always fails."""
+    here_failed: Count
+    """How many of those failed with the same fingerprint."""
+    state: str | None
+    """Why nothing was decided, in words; `None` where it was."""
+
+
+@value
 class Group:
     """Failures that are one and the same, as far as that can be told."""
 
@@ -924,6 +951,8 @@ class Cause:
     """What earlier runs say of it; `None` if the run keeps no history."""
     proof: Proof | None = None
     """What an experiment says of it; `None` without one."""
+    base: BaseComparison | None = None
+    """Whether another revision has it, too; `None` where that was not asked."""
 
 
 @value

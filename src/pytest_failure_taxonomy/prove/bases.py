@@ -1,0 +1,232 @@
+"""Was it red before: how tests end at another revision, beside how they end here.
+
+The other revision has a failure, too, if it was seen there with its fingerprint. It is new here if
+its test passes there so often that the rate at which it fails here is excluded.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Final, Literal
+
+from pytest_failure_taxonomy.prove import commits, recorded
+from pytest_failure_taxonomy.prove.causes import causes_of, in_turn
+from pytest_failure_taxonomy.prove.experiment import Experiments, Outcome, OutOfTime
+from pytest_failure_taxonomy.prove.rates import (
+    FEWEST,
+    NO_RUNS,
+    Count,
+    interval_of,
+    passes_needed,
+)
+from pytest_failure_taxonomy.report.amend import amend
+from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.report.summary import base_words
+from pytest_failure_taxonomy.taxonomy.amendments import Amendment
+from pytest_failure_taxonomy.taxonomy.judgement import BaseComparison, Cause
+from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.text import first_line
+
+_NO_TIME: Final = "time ran out"
+_MOST_TESTS: Final = 5
+"""Tests of a cause that are tried until one exists at the other revision."""
+
+Side = Literal["here", "there"]
+
+
+def compare(
+    ask: Callable[[Side], Outcome], known: Count, counts: dict[Side, Count]
+) -> str:
+    """Run a test on both sides, in pairs, until it is known whether it fails on both.
+
+    Args:
+        ask: runs it on one side.
+        known: runs of a proof that it fails here. Where all of them failed, it isn't run here.
+        counts: runs of both sides so far, to which others are added.
+
+    Returns:
+        Why that is not known; empty if it is.
+    """
+    try:
+        while (why_not := _judge(known, counts)) is None:
+            sides: list[Side] = ["there"]
+            # Once it has failed there, nothing more is to be learned here.
+            if not _always_fails(known) and not counts["there"].failed:
+                sides.append("here")
+            # As they may differ by a network that is back again, or by every second run.
+            for side in random.sample(sides, len(sides)):
+                outcome = ask(side)
+                if outcome.result == "other":
+                    words = first_line(outcome.words)
+                    return f"{side} it ends in another way: {words}"
+                counts[side] = counts[side].plus(outcome.result)
+    except OutOfTime:
+        return _NO_TIME
+    return why_not
+
+
+def _judge(known: Count, counts: dict[Side, Count]) -> str | None:
+    """Return why runs say nothing, empty if they do; `None` while there are too few."""
+    here, there = counts["here"], counts["there"]
+    if there.failed:
+        return "" if there.runs >= FEWEST else None
+    if not _always_fails(known):
+        tries = passes_needed(known.share) if known.failed else FEWEST
+        if here.runs >= tries and not here.failed:
+            return f"here it passes now ({here.runs:,} of {here.runs:,})"
+        if here.runs < FEWEST or not here.failed:
+            return None
+    rate = known.and_those_of(here).interval[0]
+    return "" if there.runs >= max(FEWEST, passes_needed(rate)) else None
+
+
+def _always_fails(known: Count) -> bool:
+    return 0 < known.runs == known.failed
+
+
+def find_on_base(task: recorded.Task, revision: str) -> tuple[FailureReport, bool]:
+    """Return a report that says which causes a revision has, too, and whether it says so of all.
+
+    Args:
+        task: what is asked for.
+        revision: a branch or a commit, such as `origin/main`.
+
+    Raises:
+        ExperimentError: git or pytest can't be run, or what would be tested is not the commit's.
+        SettingsError: there is no such cause.
+    """
+    report, tell = task.report, task.tell
+    chosen = causes_of(report, task.number)
+    setup = recorded.setup_of(report)
+    source = commits.toplevel_of(setup.folder)
+    branch = revision.removeprefix("origin/")
+    target = "" if branch == revision else f":refs/remotes/{revision}"
+    hint = f"; {source} has no {revision}: git fetch --depth=1 origin {branch}{target}"
+    names = ("rev-parse", "--verify", f"{revision}^{{commit}}")
+    commit = commits.git(source, *names, hint=hint)
+    built = commits.tell_untested(source, tell)
+    git_then = report.environment.git
+    since = (git_then and git_then.commit) or commits.git(source, "rev-parse", "HEAD")
+    undecided = len(chosen)
+    with commits.checkout_beside(source) as folder:
+        place = commits.Checkout(setup, source, folder)
+        with recorded.experiments_of(task, setup) as experiments:
+            for cause in in_turn(task, chosen, experiments):
+                nodeids = [test.nodeid for test in recorded.victims_of(report, cause)]
+                place.check_out(commit, built, since, nodeids)
+                experiments.setup = setup
+                base = _compare_cause(report, cause, place, experiments, revision)
+                tell(f"   {base_words(base)}")
+                report = amend(report, Amendment(bases={cause.key: base}))
+                task.save(report)
+                undecided -= base.status != "undecided"
+    return report, not undecided
+
+
+class _Sides:
+    """The user's own checkout, and that of the other revision, in which a test runs.
+
+    Attributes:
+        counts: of the runs that decide.
+        repeats: how the test is run: the recorded order may have tests that are not there.
+    """
+
+    def __init__(self, place: commits.Checkout, experiments: Experiments) -> None:
+        self._place, self._experiments = place, experiments
+        self._setup = experiments.setup
+        self.counts: dict[Side, Count] = {"here": NO_RUNS, "there": NO_RUNS}
+        self.repeats: dict[Side, recorded.Repeat] = {}
+
+    def run(self, side: Side) -> Outcome:
+        """Run the test in a fresh process, there in a clean checkout."""
+        repeat, experiments = self.repeats[side], self._experiments
+        if side == "there":
+            self._place.clean()
+            return self._place.run(experiments, repeat)
+        experiments.setup = self._setup
+        test, before, conditions = repeat.victim, repeat.before, repeat.conditions
+        return experiments.run(test, before, conditions, is_fresh=True)
+
+    def lacks_test(self, repeat: recorded.Repeat) -> bool:
+        """Run a test there, and tell whether it does not exist: its file is without it."""
+        self.repeats = {"here": repeat, "there": repeat}
+        outcome, place = self.run("there"), self._place
+        self.counts["there"] = NO_RUNS.plus(outcome.result)
+        nodeid = repeat.victim.nodeid
+        is_missing = place.name_of(nodeid) in (outcome.answer("missing") or ())
+        is_whole = outcome.answer("is_file_collected")
+        return is_missing and bool(is_whole or not place.file_of(nodeid).exists())
+
+    def take_recorded_order(self, report: FailureReport) -> None:
+        """Have the tests run first that did so in the report, as far as they are there."""
+        repeat, experiments = self.repeats["here"], self._experiments
+        experiments.start()
+        experiments.stop()
+        nodeid = repeat.victim.nodeid
+        before = recorded.order_before(report, experiments, nodeid) or ()
+        repeat = replace(repeat, before=before)
+        self.repeats = {"here": repeat, "there": repeat}
+        missing = self.run("there").answer("missing") or ()
+        before = tuple(t for t in before if self._place.name_of(t) not in missing)
+        self.repeats["there"] = replace(repeat, before=before)
+        self.counts["there"] = NO_RUNS  # how it ends alone says nothing of this
+
+
+def _compare_cause(
+    report: FailureReport,
+    cause: Cause,
+    place: commits.Checkout,
+    experiments: Experiments,
+    revision: str,
+) -> BaseComparison:
+    """Return what is known of a cause at the revision that is checked out.
+
+    Args:
+        report: of a run.
+        cause: it has a test.
+        place: the checkout.
+        experiments: which run the tests of the user's own checkout.
+        revision: what it is called.
+    """
+    sides, lacks_test = _Sides(place, experiments), False
+    why_not = ""
+    victims = recorded.victims_of(report, cause)[:_MOST_TESTS]
+    if cause.proof is not None and cause.proof.type == "leftover.files":
+        # A checkout is without them, so it would pass there in any case.
+        why_not, victims = "files that a run has left make it fail", ()
+    try:
+        repeat = recorded.repeat_of(report, cause, experiments)
+        for victim in victims:
+            lacks_test = sides.lacks_test(replace(repeat, victim=victim))
+            if not lacks_test:
+                why_not = _compare_test(report, sides)
+                break
+    except OutOfTime:
+        why_not = _NO_TIME
+    here, there = sides.counts["here"], sides.counts["there"]
+    status: Literal["new", "also", "undecided"] = "undecided" if why_not else "new"
+    if there.failed:
+        status, why_not = "also", ""
+    return BaseComparison(
+        revision=revision,
+        commit=place.commit,
+        status=status,
+        lacks_test=lacks_test,
+        runs=there.runs,
+        failed=there.failed,
+        interval=interval_of(there),
+        here_runs=here.runs,
+        here_failed=here.failed,
+        state=why_not or None,
+    )
+
+
+def _compare_test(report: FailureReport, sides: _Sides) -> str:
+    """Compare a test that has had one run there, as it fails alone or in the recorded order."""
+    known, there = sides.repeats["here"].known, sides.counts["there"]
+    if there.runs > there.failed and not known.runs:
+        alone = (sides.run("here").result for _ in range(FEWEST))
+        if "failed" not in alone:
+            sides.take_recorded_order(report)
+    return compare(sides.run, known, sides.counts)
