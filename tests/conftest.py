@@ -108,6 +108,7 @@ _NIGHTLY: Final = (
     "plugin/test_prove.py::test_ctrl_c_leaves_what_is_known_and_resume_goes_on",
     "plugin/test_prove_after.py::test_new_tests_are_repeated_and_earlier_ones_are_not",
     "plugin/test_prove_axes.py",
+    "plugin/test_prove_base.py::test_a_file_that_can_not_be_imported_is_compared_as_well",
     "plugin/test_prove_base.py::test_a_renamed_file_is_the_same_test",
     "plugin/test_prove_base.py::test_a_revision_that_is_not_there_is_one_line_with_the_command",
     "plugin/test_prove_base.py::test_a_test_that_comes_and_goes_on_both_is_no_news",

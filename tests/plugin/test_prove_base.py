@@ -164,6 +164,35 @@ def test_what_can_not_be_compared_is_said(
     assert f"   not known whether main has it: {states[1]}" in out
 
 
+def test_a_file_that_can_not_be_imported_is_compared_as_well(
+    repository: Repository, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the fingerprint of its error: new, older, and of a file that is new."""
+    repository.commit(
+        "begin",
+        tests__test_new="def test_it(): pass\n",
+        tests__test_old="import missing\n",
+    )
+    repository.git("checkout", "--quiet", "-b", "change")
+    repository.git("mv", "tests/test_old.py", "tests/test_renamed.py")
+    repository.commit(
+        "change", tests__test_new="import absent\n", tests__test_added="1 / 0\n"
+    )
+    repository.run()
+    path = str(repository.report)
+    code, out, _ = call(capsys, "prove", "--base", "main", path)
+    assert code == 0, out
+    answers = {
+        cause["nodeids"][0]: (cause["base"]["status"], cause["base"]["lacks_test"])
+        for cause in json.loads(repository.report.read_text())["causes"]
+    }
+    assert answers == {
+        "tests/test_new.py": ("new", False),
+        "tests/test_renamed.py": ("also", False),
+        "tests/test_added.py": ("new", True),
+    }
+
+
 def test_the_recorded_order_is_taken_where_it_passes_alone(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:

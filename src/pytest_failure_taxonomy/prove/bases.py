@@ -12,7 +12,12 @@ from typing import Final, Literal
 
 from pytest_failure_taxonomy.prove import commits, recorded
 from pytest_failure_taxonomy.prove.causes import causes_of, in_turn
-from pytest_failure_taxonomy.prove.experiment import Experiments, Outcome, OutOfTime
+from pytest_failure_taxonomy.prove.experiment import (
+    Experiments,
+    Outcome,
+    OutOfTime,
+    Victim,
+)
 from pytest_failure_taxonomy.prove.rates import (
     FEWEST,
     NO_RUNS,
@@ -112,8 +117,8 @@ def find_on_base(task: recorded.Task, revision: str) -> tuple[FailureReport, boo
     with commits.checkout_beside(source) as folder:
         place = commits.Checkout(setup, source, folder)
         with recorded.experiments_of(task, setup) as experiments:
-            for cause in in_turn(task, chosen, experiments):
-                nodeids = [test.nodeid for test in recorded.victims_of(report, cause)]
+            for cause in in_turn(task, chosen, experiments, _victims_of):
+                nodeids = [victim.nodeid for victim in _victims_of(report, cause)]
                 place.check_out(commit, built, since, nodeids)
                 experiments.setup = setup
                 base = _compare_cause(report, cause, place, experiments, revision)
@@ -122,6 +127,17 @@ def find_on_base(task: recorded.Task, revision: str) -> tuple[FailureReport, boo
                 task.save(report)
                 undecided -= base.status != "undecided"
     return report, not undecided
+
+
+def _victims_of(report: FailureReport, cause: Cause) -> tuple[Victim, ...]:
+    """Return the tests of a cause, or its files that can't be collected."""
+    tests = recorded.victims_of(report, cause)
+    prints, nothing = frozenset(cause.fingerprints), frozenset[str]()
+    files = [
+        Victim(nodeid=file, fingerprints=prints, endings=nothing)
+        for file in filter(None, cause.files)
+    ]
+    return tests or tuple(files)
 
 
 class _Sides:
@@ -155,6 +171,7 @@ class _Sides:
         self.counts["there"] = NO_RUNS.plus(outcome.result)
         nodeid = repeat.victim.nodeid
         is_missing = place.name_of(nodeid) in (outcome.answer("missing") or ())
+        is_missing &= outcome.result == "other"
         is_whole = outcome.answer("is_file_collected")
         return is_missing and bool(is_whole or not place.file_of(nodeid).exists())
 
@@ -191,13 +208,15 @@ def _compare_cause(
     """
     sides, lacks_test = _Sides(place, experiments), False
     why_not = ""
-    victims = recorded.victims_of(report, cause)[:_MOST_TESTS]
+    victims = _victims_of(report, cause)[:_MOST_TESTS]
     if cause.proof is not None and cause.proof.type == "leftover.files":
         # A checkout is without them, so it would pass there in any case.
         why_not, victims = "files that a run has left make it fail", ()
     try:
-        repeat = recorded.repeat_of(report, cause, experiments)
         for victim in victims:
+            repeat = recorded.Repeat(victim=victim)
+            if recorded.victims_of(report, cause):
+                repeat = recorded.repeat_of(report, cause, experiments)
             lacks_test = sides.lacks_test(replace(repeat, victim=victim))
             if not lacks_test:
                 why_not = _compare_test(report, sides)

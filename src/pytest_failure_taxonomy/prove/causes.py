@@ -201,13 +201,16 @@ def in_turn(
     task: recorded.Task,
     causes: Sequence[tuple[int, Cause]],
     experiments: Experiments,
+    victims_of: Callable[
+        [FailureReport, Cause], tuple[Victim, ...]
+    ] = recorded.victims_of,
 ) -> Iterator[Cause]:
-    """Yield causes that have tests, each with its share of the time; its line is printed."""
+    """Yield causes that have victims, each with its share of the time; its line is printed."""
     until = experiments.until
     for index, (number, cause) in enumerate(causes):
         tests = listed(cause.nodeids, 1) or "no test"
         task.tell(f"{number}. {cause.count} x {cause.what}: {tests}")
-        if not recorded.victims_of(task.report, cause):
+        if not victims_of(task.report, cause):
             task.tell(f"{_INDENT}no test of its own fails, so there is nothing to run")
             continue
         now = time.monotonic()

@@ -48,6 +48,7 @@ from pytest_failure_taxonomy.system.process import die_with_parent
 from pytest_failure_taxonomy.taxonomy import evidence, packaged_table
 from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement
 from pytest_failure_taxonomy.taxonomy.order import digest_of
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.text import change_texts
@@ -416,17 +417,7 @@ class _Experiment:
         sys.addaudithook(self._see)
         names = [*request.order, request.victim]
         if missing := [name for name in names if name not in self._items]:
-            file = request.victim.partition("::")[0]
-            observed = self._recorder.evidence(_NO_EXIT)
-            self._tell(
-                missing=missing,
-                why=[
-                    failure.message
-                    for failure in observed.collection_failures
-                    if failure.nodeid == file
-                ],
-                is_file_collected=any(name.startswith(file) for name in self._items),
-            )
+            self._tell_missing(missing)
             return
         items = [self._items[name] for name in names]
         victim = items[-1]
@@ -450,6 +441,33 @@ class _Experiment:
             if before is not None:
                 put_back(before, keys)
             self._run_victim(victim)
+
+    def _tell_missing(self, missing: list[str]) -> None:
+        """Tell why a victim is not collected; of a file, whether it fails in the same way."""
+        victim = self._request.victim
+        file = victim.partition("::")[0]
+        observed = self._recorder.evidence(_NO_EXIT)
+        errors = [
+            failure
+            for failure in observed.collection_failures
+            if failure.nodeid == file
+        ]
+        words = [failure.message for failure in errors]
+        is_collected = any(name.startswith(f"{file}::") for name in self._items)
+        self._tell(missing=missing, why=words, is_file_collected=is_collected)
+        if victim == file:
+            errors = change_texts(errors, self._name_as_reported)
+            own = replace(observed, failures=(), collection_failures=tuple(errors))
+            judged = judge(name_libraries(own)).collection_failures
+            result = "passed" if is_collected else "other"
+            if self._are_as_asked(judged):
+                result = "failed"
+            self._tell(result=result, words=words[:1])
+
+    def _are_as_asked(self, judged: Sequence[FailureJudgement]) -> bool:
+        """Tell whether a failure is one of those that the victim had."""
+        fingerprints = {failure.fingerprint for failure in judged}
+        return not fingerprints.isdisjoint(self._request.fingerprints)
 
     def _run_test(self, item: pytest.Item, following: pytest.Item | None) -> None:
         self._tell(started=item.nodeid)
@@ -481,9 +499,8 @@ class _Experiment:
         failures = change_texts(failures, self._name_as_reported)
         own = name_libraries(replace(observed, failures=failures))
         judged = judge(own).failures
-        fingerprints = {failure.fingerprint for failure in judged}
         result = "other"
-        if not fingerprints.isdisjoint(self._request.fingerprints):
+        if self._are_as_asked(judged):
             result = "failed"
         elif "passed" in self._outcomes and {*self._outcomes} <= {"passed", "xfailed"}:
             result = "passed"
