@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Final, Literal
 
-from pytest_failure_taxonomy.prove import commits, recorded
+from pytest_failure_taxonomy.prove import commits, recorded, repository
 from pytest_failure_taxonomy.prove.causes import causes_of, in_turn
 from pytest_failure_taxonomy.prove.experiment import (
     Experiments,
@@ -104,15 +104,17 @@ def find_on_base(task: recorded.Task, revision: str) -> tuple[FailureReport, boo
     report, tell = task.report, task.tell
     chosen = causes_of(report, task.number)
     setup = recorded.setup_of(report)
-    source = commits.toplevel_of(setup.folder)
+    source = repository.toplevel_of(setup.folder)
     branch = revision.removeprefix("origin/")
     target = "" if branch == revision else f":refs/remotes/{revision}"
     hint = f"; {source} has no {revision}: git fetch --depth=1 origin {branch}{target}"
     names = ("rev-parse", "--verify", f"{revision}^{{commit}}")
-    commit = commits.git(source, *names, hint=hint)
+    commit = repository.git(source, *names, hint=hint)
     built = commits.tell_untested(source, tell)
     git_then = report.environment.git
-    since = (git_then and git_then.commit) or commits.git(source, "rev-parse", "HEAD")
+    since = (git_then and git_then.commit) or repository.git(
+        source, "rev-parse", "HEAD"
+    )
     undecided = len(chosen)
     with commits.checkout_beside(source) as folder:
         place = commits.Checkout(setup, source, folder)
