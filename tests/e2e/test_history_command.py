@@ -208,8 +208,81 @@ def test_tables_for_people(call: Call) -> None:
     )
     assert call("prune", "--before", "2026-11-01T03:00").out == "2 runs removed\n"
     assert (
-        call("list", "--branch", "nothing").err == "failure-taxonomy: no run matches\n"
+        call("list", "--branch", "nothing").err
+        == "failure-taxonomy: no run matches branch nothing; "
+        "the latest of all runs began 2026-11-01 06:00:00\n"
     )
+
+
+@pytest.mark.parametrize(
+    "question", ["list", "flaky", "tests", "top", "stats", "rates"]
+)
+def test_a_window_without_runs_is_told(call: Call, question: str) -> None:
+    """An empty answer about no run at all would read as good news."""
+    call("add", write(1, test_a="failed"), write(30, test_a="passed"))
+    told = (
+        "failure-taxonomy: no run matches since 2026-11-05 00:00:00, until 2026-11-06 00:00:00; "
+        "the latest of all runs began 2026-11-02 06:00:00\n"
+    )
+    days = ("--since", "2026-11-05", "--until", "2026-11-06")
+    assert call(question, *days) == (0, "", told)
+    assert call(question, *days, "--format", "json") == (0, "[]\n", told)
+    where = ("--branch", "x*", "--project", "shop")
+    assert call(question, *where).err == (
+        "failure-taxonomy: no run matches project shop, branch x*; "
+        "the latest of all runs began 2026-11-02 06:00:00\n"
+    )
+
+
+def test_tests_by_branch(call: Call) -> None:
+    """Each branch has a state of its own, with the run since which it is so."""
+    for number, outcome in enumerate("PFPFPF", 1):
+        word = {"P": "passed", "F": "failed"}[outcome]
+        call("add", write(number, test_a=word, test_b="passed"))
+    for number, outcome in enumerate("FFP", 10):
+        word = {"P": "passed", "F": "failed"}[outcome]
+        call("add", write(number, test_a="failed", test_b=word, branch="dev"))
+    lines = [re.split("  +", line) for line in call("tests").out.splitlines()]
+    assert lines == [
+        ["state", "branch", "since", "failed", "changes", "last failed", "test"],
+        [
+            *("broken", "dev", "2026-11-01 10:00, commit 0000000000, run 00000000"),
+            *("3 of 3", "0", "2026-11-01 12:00", f"{TEST}test_a"),
+        ],
+        [
+            *("flaky", "main", "2026-11-01 02:00, commit 0000000000, run 00000000"),
+            *("3 of 6", "5", "2026-11-01 06:00", f"{TEST}test_a"),
+        ],
+        [
+            *("healthy again", "dev"),
+            "2026-11-01 12:00, commit 0000000000, run 00000000",
+            *("2 of 3", "1", "2026-11-01 11:00", f"{TEST}test_b"),
+        ],
+    ]
+    (row,) = json.loads(call("tests", "--branch", "main", "--format", "json").out)
+    assert (row["state"], row["since"]) == ("flaky", "2026-11-01T02:00:00Z")
+    flaky = json.loads(call("flaky", "--format", "json").out)
+    assert [(row["branches"], row["failures"], row["runs"]) for row in flaky] == [
+        (["main"], 3, 6)
+    ]
+    since = call("since", "test_a", "--branch", "main").out
+    assert "first seen:    2026-11-01 02:00" in since
+    assert "last passed:   2026-11-01 05:00" in since
+    assert since.endswith(
+        "branch:        main\nstate there:   flaky since 2026-11-01 02:00, run 00000000\n"
+    )
+    since = call("since", "test_a").out
+    assert "last passed:   not known" in since
+    assert "state there:   broken since 2026-11-01 10:00" in since
+    assert (
+        "known on x*; it has no pass" in call("since", "test_a", "--branch", "x*").err
+    )
+    (fingerprint,) = {
+        row["fingerprint"] for row in json.loads(call("top", "--format", "json").out)
+    }
+    none = call("since", fingerprint, "--branch", "x*")
+    assert none.code == 2
+    assert "no run on x* had it; branches that had it: dev, main" in none.err
 
 
 def test_what_is_new(call: Call) -> None:
@@ -294,7 +367,7 @@ def test_tests_that_fail_together(call: Call) -> None:
     assert (row["type"], row["status"]) == ("axis.network", "suspected")
     assert call("flaky", "--each").out.count("axis.network, suspected") == 3
     assert call("top").out.count("\n") == call("top", "--each").out.count("\n") == 3
-    assert call("companions", "--branch", "none").err == (
+    assert call("companions", "--nodeid", "none").err == (
         "failure-taxonomy: no flaky tests fail together\n"
     )
 
@@ -329,7 +402,7 @@ def test_runs_that_the_environment_failed(call: Call) -> None:
         "  11 of 12 tests failed: the connection was refused: first test_1 (" in first
     )
     assert len(rest) == 3
-    none = call("storms", "--branch", "none").err
+    none = call("storms", "--nodeid", "none").err
     assert none.startswith(
         "failure-taxonomy: there was no storm: no run in which most tests failed"
     )

@@ -27,6 +27,7 @@ def a_report(
     branch: str = "main",
     project: str = "shop",
     installed: tuple[str, ...] | None = None,
+    file: str = TEST.removesuffix("::"),
     **tests: str,
 ) -> FailureReport:
     """Return the report of a run that began so many hours after the first of November.
@@ -39,9 +40,10 @@ def a_report(
         branch: the branch that was tested.
         project: the name of the root directory.
         installed: the distributions; `None` where nobody has looked.
-        tests: outcomes of tests of `TEST`, by their functions' names.
+        file: where the tests are.
+        tests: outcomes of tests of that file, by their functions' names.
     """
-    outcomes = {f"{TEST}{name}": outcome for name, outcome in tests.items()}
+    outcomes = {f"{file}::{name}": outcome for name, outcome in tests.items()}
     failing = failing or tuple(
         name for name, each in outcomes.items() if each == "failed"
     )

@@ -157,6 +157,8 @@ def _load(
 @worded
 def rows(options: argparse.Namespace, name: str) -> int:
     """Print the answer to a question about the runs that the options want, or about tasks."""
+    from pytest_failure_taxonomy.history.questions import explain_no_runs
+
     table = _table(name)
     module, _, question = table["asks"].partition(".")
     ask = getattr(import_module(f"pytest_failure_taxonomy.history.{module}"), question)
@@ -176,7 +178,10 @@ def rows(options: argparse.Namespace, name: str) -> int:
 
             storms = list_runs(history, given["wanted"], limit=_STORMS, storms=True)
             trials = count_trials(history, given["wanted"])
-    _print(options, table, found)
+        no_runs = None
+        if module == "questions" and not found:
+            no_runs = explain_no_runs(history, given["wanted"])
+    _print(options, table, found, no_runs)
     for run in storms:
         tell(f"run {run.id:.8}: {_WORDS['storm'](run)}; not counted")
     if trials:
@@ -194,6 +199,7 @@ def rows(options: argparse.Namespace, name: str) -> int:
 def rates(options: argparse.Namespace) -> int:
     """Print how often systems pass, or how much two of them differ."""
     from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
+    from pytest_failure_taxonomy.history.questions import explain_no_runs
     from pytest_failure_taxonomy.history.rates import compare_systems, count_rates
 
     wanted = _wanted(options)
@@ -201,7 +207,8 @@ def rates(options: argparse.Namespace) -> int:
         if options.compare is None:
             limit = getattr(options, "limit", 20)
             rates = count_rates(history, wanted, by=options.by, limit=limit)
-            _print(options, _table("rates"), rates)
+            no_runs = None if rates else explain_no_runs(history, wanted)
+            _print(options, _table("rates"), rates, no_runs)
             if any(row.low is None for row in rates):
                 tell(f"bounds: {NO_SCIPY}")
             return 0
@@ -246,7 +253,8 @@ def since(options: argparse.Namespace) -> int:
     """Say when a failure began."""
     from pytest_failure_taxonomy.history.questions import find_since, find_since_of_test
 
-    name, project = options.failure, options.project
+    name = options.failure
+    where = {"project": options.project, "branch": options.branch}
     with _open(options) as history:
         if _FINGERPRINT.fullmatch(name):
             # It may be the key of a cause of the report in this folder, if there is one.
@@ -254,9 +262,9 @@ def since(options: argparse.Namespace) -> int:
             causes = _load(path)[0].causes if path.is_file() else ()
             named = [cause.fingerprints for cause in causes if cause.key == name]
             names = named[0] if named else (name,)
-            rows = [find_since(history, each, project=project) for each in names]
+            rows = [find_since(history, name, **where) for name in names]
         else:
-            rows = [*find_since_of_test(history, name, project=project)]
+            rows = [*find_since_of_test(history, name, **where)]
     if getattr(options, "format", "table") != "table":
         _print(options, _table("since"), rows)
         return 0
@@ -322,15 +330,25 @@ def _table(name: str) -> _Table:
     return table
 
 
-def _print(options: argparse.Namespace, table: _Table, rows: Sequence[Any]) -> None:
-    """Print rows: as a table, Markdown's too, of the columns; as JSON or CSV with every field."""
+def _print(
+    options: argparse.Namespace,
+    table: _Table,
+    rows: Sequence[Any],
+    no_runs: str | None = None,
+) -> None:
+    """Print rows: as a table, Markdown's too, of the columns; as JSON or CSV with every field.
+
+    `no_runs` says why there are none, where the question is about no run at all.
+    """
     chosen = getattr(options, "format", "table")
+    if no_runs is not None and chosen in ("json", "csv"):
+        tell(no_runs)
     if chosen == "json":
         output.answer_json([_plain(row) for row in rows])
     elif chosen == "csv":
         answer(output.csv_text([_plain(row) for row in rows]))
     elif not rows:
-        tell(table["nothing"])
+        tell(no_runs or table["nothing"])
     else:
         columns = output.columns_of(table.get("columns", {}), _WORDS, vars(options))
         if not columns:  # every field
@@ -410,6 +428,11 @@ _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
         f"{run.storm_tests:,} of {run.passed + run.failed + run.errors:,} tests failed: {run.storm}"
     ),
     "type": lambda test: f"{test.type}, {test.status}" if test.type else "",
+    "state": lambda row: (
+        f"{row.state} since {_when(row.state_seen)}, run {row.state_run[:8]}"
+        if row.state
+        else ""
+    ),
     "branches": lambda names: ", ".join(names) or "not known",
     "seconds": _seconds,
     "status": lambda reason: f"✗ failed ({reason})" if reason else "✓ passed",

@@ -44,13 +44,13 @@ from pytest_failure_taxonomy.history.tables import METADATA, TASKS, add_run, kee
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.report.model import FailureReport
 
-REVISION: Final = "0005"
+REVISION: Final = "0006"
 """The newest migration; a test compares it with the scripts."""
 VERSION_TABLE: Final = "ft_schema"
 TASKS_VERSION: Final = 11
 """Of the table `tasks`; version 10, which has no `failure_reason`, is brought up to date."""
 BUSY_SECONDS: Final = 30.0
-"""How long a command waits for another process that writes."""
+"""How long a command waits for another process that has locked the database and writes nothing."""
 _ADVISORY_LOCK: Final = 7_162_540_118_223_091
 """The number of our lock in PostgreSQL; any number that no other program is likely to use."""
 _UNFIT: Final = (ArithmeticError, TypeError, ValueError, struct.error)
@@ -461,8 +461,36 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    """Begin a transaction; one that writes waits in a queue.
+
+    SQLite itself gives up after its timeout even if other processes write one after the other. Here
+    that is the time in which nothing at all was written.
+    """
+    if not connection.get_execution_options().get("writes", False):
+        connection.exec_driver_sql("BEGIN")
+        return
+    path = str(_path_of(connection.engine.url) or "")
+    before = last_written(path)
+    while True:
+        try:
+            connection.connection.cursor().execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            now = last_written(path)
+            if now == before or "locked" not in str(error):
+                raise
+            before = now
+        else:
+            return
+
+
+def last_written(path: str) -> tuple[int, ...]:
+    """Return what changes whenever a process writes to an SQLite database."""
+    state: tuple[int, ...] = ()
+    for side_file in ("", *SIDE_FILES):
+        with suppress(OSError):
+            status = os.stat(path + side_file)
+            state += status.st_size, status.st_mtime_ns
+    return state
 
 
 def _is_current(connection: Connection, url: URL) -> bool:

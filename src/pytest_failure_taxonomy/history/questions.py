@@ -7,10 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
-from math import sqrt
+from math import fsum
 from operator import attrgetter
-from statistics import NormalDist
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from sqlalchemy import (
     Column,
@@ -18,32 +17,53 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
-    Text,
     and_,
-    case,
-    cast,
     exists,
     func,
+    or_,
     select,
     true,
 )
 
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import VERDICT
+from pytest_failure_taxonomy.history.branches import (
+    BranchState,
+    State,
+    judge_branches,
+    wilson_interval,
+)
 from pytest_failure_taxonomy.history.companions import comparable_tests, find_clusters
 from pytest_failure_taxonomy.history.database import History
-from pytest_failure_taxonomy.history.signals import Seen, suspicions_of
+from pytest_failure_taxonomy.history.outcomes import (
+    FAILING,
+    NEWEST_FIRST,
+    OLDEST_FIRST,
+    ORDER,
+    Ended,
+    Renames,
+    find_renames,
+    is_before,
+    is_pass_of_all,
+    latest_runs,
+    read_outcomes,
+    read_rosters,
+)
+from pytest_failure_taxonomy.history.signals import (
+    FEWEST_FAILURES,
+    Seen,
+    suspicions_of,
+)
 from pytest_failure_taxonomy.history.tables import (
     ATTEMPT,
     ATTEMPTS,
     CAUSE,
     CAUSES,
     ENVIRONMENT,
-    ENVIRONMENTS,
     FAILURE,
+    FAILURES,
     MAX_NODEID,
     OUTCOME,
-    OUTCOMES,
     PROJECT,
     PROJECTS,
     PROOF,
@@ -55,14 +75,13 @@ from pytest_failure_taxonomy.history.tables import (
     TEST,
     TESTS,
     TRIAL,
-    WATCHED_RUNS,
     branch_of,
     clean_text,
     digest_of,
     installed_in,
-    parts,
     project_of,
     remove_runs,
+    remove_tests,
     rows_with,
     started_at,
     storm_of,
@@ -79,26 +98,16 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted
 
-FAILING: Final = ("failed", "error", "in_flight")
-"""Outcomes of tests that failed."""
 UNCLASSIFIED: Final = "UNKNOWN"
-WINDOW_RUNS: Final = WATCHED_RUNS
+WINDOW_RUNS: Final = 1_000
 """How many runs, the latest ones, tell which tests are flaky."""
-CHANGES_OF_MIND: Final = 3
-"""From how many changes between passed and failed on one branch a test counts as flaky.
-
-A fault that is made and mended is two.
-"""
 WORTH_QUARANTINE: Final = 0.02
 """The rate of failures from which a flaky test costs more than it tells: one run in fifty."""
-_CONFIDENCE: Final = 0.95
 MAX_CHANGES: Final = 4
 """Distributions that are named of those that have changed."""
-_PROVEN: Final = (PROOF.project_id == CAUSE.project_id) & (
-    PROOF.name == CAUSE.fingerprint
-)
-"""Joins causes with what is proven of them."""
-
+_DIGITS: Final = 6
+"""Of seconds; what is beyond them depends on the order in which they were added up."""
+_ORDER_OF_CAUSES: Final = (CAUSE.fingerprint, CAUSE.project_id)
 _NO_STORM: Final = RUN.storm.is_(None)
 _TELLS_OF_FLAKINESS: Final = and_(_NO_STORM, RUN.source != TRIAL)
 """Trials have no code in common: what fails in one and passes in the next may be as it should."""
@@ -170,8 +179,10 @@ class FlakyRow:
     """One test that passes and fails, as `history flaky` shows it."""
 
     nodeid: str
+    branches: tuple[str, ...]
+    """On which it is flaky."""
     runs: int
-    """Runs since it was first seen, without those in which it was skipped or did not run."""
+    """Runs on these branches in which it passed or failed."""
     failures: int
     rate: float
     low: float
@@ -180,7 +191,8 @@ class FlakyRow:
     commits: int
     """Commits on which it has passed and failed."""
     changes: int
-    """Changes between passed and failed on one branch, in the order of the runs' times."""
+    """Changes between passed and failed on that branch which has most of them, in the order of the
+    runs' times."""
     last_failed: datetime
     advice: str
     """`quarantine`, `watch` or `keep`."""
@@ -230,7 +242,7 @@ def list_runs(
         .join(PROJECTS)
         .outerjoin(ATTEMPTS, ATTEMPT.run_id == RUN.id)
         .where(*conditions)
-        .order_by(RUN.started_at.desc(), RUN.number.desc())
+        .order_by(*NEWEST_FIRST)
         .limit(limit)
     )
     with history.reading() as connection:
@@ -253,7 +265,7 @@ def find_top(
         of_tests = (
             select(FAILURE.cause_id)
             .join(TESTS, TEST.id == FAILURE.test_id)
-            .where(*matches(TEST.nodeid, wanted.nodeid))
+            .where(_is_named(wanted.nodeid))
         )
         causes.append(CAUSE.id.in_(of_tests))
     times = func.count().label("runs")
@@ -265,21 +277,23 @@ def find_top(
             failures,
             func.sum(RUN_CAUSE.seconds).label("seconds"),
         )
-        .group_by(RUN_CAUSE.cause_id)
-        .order_by(times.desc(), failures.desc(), RUN_CAUSE.cause_id)
+        .join(CAUSES, CAUSE.id == RUN_CAUSE.cause_id)
+        .group_by(RUN_CAUSE.cause_id, CAUSE.fingerprint, CAUSE.project_id)
+        .order_by(times.desc(), failures.desc(), *_ORDER_OF_CAUSES)
         .limit(limit if each else 10 * limit)
     )
     if runs:
-        counts = counts.join(RUNS).where(*runs)
+        counts = counts.join(RUNS, RUN.number == RUN_CAUSE.run_number).where(*runs)
     if causes:
-        counts = counts.where(RUN_CAUSE.cause_id.in_(select(CAUSE.id).where(*causes)))
+        counts = counts.where(*causes)
     best = counts.subquery()
     query = (
         select(
             PROJECT.name.label("project"),
-            *CAUSE["id", "fingerprint", "reason", "kind", "title", "owner"],
+            *CAUSE[
+                "id", "project_id", "fingerprint", "reason", "kind", "title", "owner"
+            ],
             *best.c["runs", "failures", "seconds"],
-            PROOF.type.label("proof"),
             func.min(RUN.started_at).label("first_seen"),
             func.max(RUN.started_at).label("last_seen"),
         )
@@ -287,41 +301,53 @@ def find_top(
         .join(PROJECTS, PROJECT.id == CAUSE.project_id)
         .join(RUN_CAUSES, RUN_CAUSE.cause_id == CAUSE.id)
         .join(RUNS, RUN.number == RUN_CAUSE.run_number)
-        .outerjoin(PROOFS, _PROVEN)
-        .group_by(CAUSE.id, PROJECT.name, *best.c, PROOF.type)
-        .order_by(best.c.runs.desc(), best.c.failures.desc(), CAUSE.id)
+        .group_by(CAUSE.id, PROJECT.name, *best.c)
+        .order_by(best.c.runs.desc(), best.c.failures.desc(), *_ORDER_OF_CAUSES)
     )
     with history.reading() as connection:
-        rows = {}
-        for fields in connection.execute(query).mappings():
-            cause, row = fields["id"], dict(fields)
-            del row["id"]
-            rows[cause] = TopRow(**row)
+        rows, ids = list[TopRow](), dict[int, int]()
+        causes_read = connection.execute(query).mappings().all()
+        names = [fields["fingerprint"] for fields in causes_read]
+        proofs = read_proofs(connection, names)
+        for place, fields in enumerate(causes_read):
+            row = dict(fields)
+            ids[row.pop("id")] = place
+            proof = proofs.get((row.pop("project_id"), row["fingerprint"]))
+            row["proof"] = proof and proof.type
+            row["seconds"] = round(row["seconds"], _DIGITS)
+            rows.append(TopRow(**row))
         if each:
-            return [*rows.values()]
+            return rows
         # Sets of runs are whole numbers with one bit a run.
-        window = _window([*runs, _NO_STORM], WINDOW_RUNS)
+        window = latest_runs([*runs, _NO_STORM], WINDOW_RUNS)
         every_run = 0
         for number in connection.scalars(select(window.c.number)):
             every_run |= 1 << number
-        had = dict.fromkeys(rows, 0)
+        had = dict.fromkeys(ids.values(), 0)
         is_in_window = window.c.number == RUN_CAUSE.run_number
         of_causes = select(RUN_CAUSES).join(window, is_in_window)
-        for run_cause in rows_with(connection, of_causes, RUN_CAUSE.cause_id, rows):
-            had[run_cause.cause_id] |= 1 << run_cause.run_number
+        for run_cause in rows_with(connection, of_causes, RUN_CAUSE.cause_id, ids):
+            had[ids[run_cause.cause_id]] |= 1 << run_cause.run_number
+    clusters: dict[int, tuple[int, ...]] = {place: (place,) for place in had}
     for cluster in find_clusters(had, dict.fromkeys(had, every_run)):
-        first, *others = [cause for cause in rows if cause in cluster]
-        companions = [rows.pop(cause) for cause in others]
-        joined = [rows[first], *companions]
-        rows[first] = replace(
-            rows[first],
-            failures=sum(row.failures for row in joined),
-            seconds=sum(row.seconds for row in joined),
-            first_seen=min(row.first_seen for row in joined),
-            last_seen=max(row.last_seen for row in joined),
-            companions=tuple(row.fingerprint for row in companions),
-        )
-    return [*rows.values()][:limit]
+        clusters |= dict.fromkeys(cluster, cluster)
+    return [
+        _join_causes([rows[member] for member in cluster])
+        for place, cluster in clusters.items()
+        if place == cluster[0]
+    ][:limit]
+
+
+def _join_causes(rows: Sequence[TopRow]) -> TopRow:
+    """Return one row for causes that runs have together, the first one's."""
+    return replace(
+        rows[0],
+        failures=sum(row.failures for row in rows),
+        seconds=round(sum(row.seconds for row in rows), _DIGITS),
+        first_seen=min(row.first_seen for row in rows),
+        last_seen=max(row.last_seen for row in rows),
+        companions=tuple(row.fingerprint for row in rows[1:]),
+    )
 
 
 def count_periods(
@@ -343,21 +369,20 @@ def count_periods(
 
 
 def _count_period(begins: str, runs: Sequence[Any]) -> Period:
-    reasons = Counter[str]()
-    seconds: defaultdict[str, float] = defaultdict(float)
-    for run in runs:
-        if run.reason is not None:
-            reasons[run.reason] += 1
-            seconds[run.reason] += run.duration_seconds or 0.0
+    failed = [run for run in runs if run.reason is not None]
+    reasons = Counter(run.reason for run in failed)
+    seconds = defaultdict[str, list[float]](list)
+    for run in failed:
+        seconds[run.reason].append(run.duration_seconds or 0.0)
     return Period(
         begins=begins,
         runs=len(runs),
-        failed=reasons.total(),
+        failed=len(failed),
         unclassified=reasons[UNCLASSIFIED],
-        minutes_lost=sum(seconds.values()) / 60,
+        minutes_lost=fsum(run.duration_seconds or 0.0 for run in failed) / 60,
         reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
         minutes_by_reason={
-            reason: lost / 60 for reason, lost in sorted(seconds.items())
+            reason: fsum(lost) / 60 for reason, lost in sorted(seconds.items())
         },
     )
 
@@ -371,23 +396,20 @@ def prune(
 ) -> int:
     """Remove the runs that began before a time; return how many.
 
-    Tests that no run has had since then go, too, and so does what was proven before. What an SQLite
-    database needs on disk shrinks.
+    Tests that no other run has had go, too, and so does what was proven in these runs. What an
+    SQLite database needs on disk shrinks.
     """
     wanted = Wanted(project=project, until=before)
-    of_tests: list[ColumnElement[bool]] = [TEST.last_seen < before]
-    of_proofs: list[ColumnElement[bool]] = [PROOF.known_since < before]
+    of_proofs: list[ColumnElement[bool]] = [PROOF.started_at < before]
     if project is not None:
-        of_tests.append(TEST.project_id.in_(_projects(project)))
         of_proofs.append(PROOF.project_id.in_(_projects(project)))
-    has_outcome = select(OUTCOME.test_id).where(OUTCOME.test_id == TEST.id).exists()
     with history.writing() as connection:
         runs = select(RUN.number).where(*of_runs(wanted))
         numbers = connection.scalars(runs).all()
         if dry_run:
             return len(numbers)
         remove_runs(connection, numbers)
-        connection.execute(TESTS.delete().where(*of_tests, ~has_outcome))
+        remove_tests(connection, project)
         connection.execute(PROOFS.delete().where(*of_proofs))
     if numbers and history.is_sqlite:
         history.shrink()
@@ -411,11 +433,10 @@ def of_runs(wanted: Wanted, *, nodeid: bool = True) -> list[ColumnElement[bool]]
     if wanted.until is not None:
         conditions.append(RUN.started_at < wanted.until)
     if nodeid and wanted.nodeid is not None:
-        is_wanted = matches(TEST.nodeid, wanted.nodeid)
         failing = (
             select(OUTCOME.run_number)
             .join(TESTS)
-            .where(*is_wanted, OUTCOME.outcome.in_(FAILING))
+            .where(_is_named(wanted.nodeid), OUTCOME.outcome.in_(FAILING))
         )
         conditions.append(RUN.number.in_(failing))
     return conditions
@@ -445,6 +466,13 @@ def matches(column: Any, pattern: str | None) -> list[ColumnElement[bool]]:
     return [column.like(pattern.replace("*", "%").replace("?", "_"), escape="\\")]
 
 
+def _is_named(pattern: str) -> ColumnElement[bool]:
+    """Return the condition that a test is called so, or if none is, that it matches a pattern."""
+    exact = TESTS.alias().c.digest == digest_of(pattern)
+    is_match = and_(true(), *matches(TEST.nodeid, pattern))
+    return or_(TEST.digest == digest_of(pattern), ~exists().where(exact) & is_match)
+
+
 def find_flaky(
     history: History,
     wanted: Wanted = ALL,
@@ -456,8 +484,8 @@ def find_flaky(
 ) -> list[FlakyRow]:
     """Return the flaky tests among the latest runs, the most failures first.
 
-    A test is flaky if it has passed and failed on one clean commit, if it passed on a rerun, or if
-    it has changed between passed and failed on one branch `CHANGES_OF_MIND` times.
+    `judge_branches` says which these are. Failures and runs are those of the branches on which a
+    test is flaky; where it is broken, or only passes, it tells nothing of how often it fails.
 
     Args:
         history: an open history.
@@ -470,17 +498,15 @@ def find_flaky(
     Raises:
         HistoryError: only tests that fail together are wanted, and it has too few runs to tell.
     """
-    conditions = [*of_runs(wanted, nodeid=False), _TELLS_OF_FLAKINESS]
     with history.reading() as connection:
-        window = _window(conditions, runs)
-        of_names = None
-        if wanted.nodeid is not None:
-            of_names = select(TEST.id).where(*matches(TEST.nodeid, wanted.nodeid))
-        rows, ends = _flaky_rows(connection, window, of_names)
-        shown = sorted(rows, key=lambda test: (-rows[test].failures, test))
-        companions: dict[int, list[int]] = {}
+        window, renames, ends = _read_window(connection, wanted, runs)
+        rows = _flaky_rows(connection, judge_branches(ends))
+        # By their places, so that nothing depends on the tests' ids in this database.
+        order = sorted(rows, key=lambda test: (-rows[test].failures, rows[test].nodeid))
+        shown = [*range(len(order))]
+        clusters: dict[int, tuple[int, ...]] = {}
         if not each:
-            failed, known = _sets_of_runs(rows, ends)
+            failed, known = _sets_of_runs(order, ends)
             is_telling = len(comparable_tests(failed, known)[0]) > 1
             if not (alone or is_telling) and len(rows) > 1:
                 raise HistoryError(
@@ -489,23 +515,91 @@ def find_flaky(
                     "more, with all of their tests, by: failure-taxonomy history add REPORT"
                 )
             for cluster in find_clusters(failed, known):
-                first, *others = [test for test in shown if test in cluster]
-                companions[first] = others
-                shown = [test for test in shown if test not in others]
+                clusters[cluster[0]] = cluster
+                shown = [place for place in shown if place not in cluster[1:]]
         if not alone:
-            shown = [test for test in shown if test in companions]
-        types = _types_of(connection, window, shown[:limit])
+            shown = [place for place in shown if place in clusters]
+        tests = [order[place] for place in shown[:limit]]
+        types = _types_of(connection, window, renames, ends, tests)
         flaky = []
-        for test in shown[:limit]:
+        for place, test in zip(shown, tests, strict=False):
             row = replace(rows[test], **types.get(test, {}))
-            if others := companions.get(test, []):
-                row = replace(
-                    row,
-                    companions=tuple(rows[other].nodeid for other in others),
-                    common=_in_common(connection, window, [test, *others]),
-                )
+            if cluster := clusters.get(place, ()):
+                members = [order[member] for member in cluster]
+                common = _in_common(connection, window, renames, members)
+                others = tuple(rows[member].nodeid for member in members[1:])
+                row = replace(row, companions=others, common=common)
             flaky.append(row)
         return flaky
+
+
+def _read_window(
+    connection: Connection, wanted: Wanted, runs: int
+) -> tuple[Any, Renames, list[Ended]]:
+    """Return the latest runs that tell of flaky tests, and how the wanted tests ended in them."""
+    conditions = [*of_runs(wanted, nodeid=False), _TELLS_OF_FLAKINESS]
+    window = latest_runs(conditions, runs)
+    renames = find_renames(connection)
+    tests = None
+    if wanted.nodeid is not None:
+        failed = exists().where(FAILURE.test_id == TEST.id)
+        named = select(TEST.id).where(_is_named(wanted.nodeid), failed)
+        tests = connection.scalars(named).all()
+    return window, renames, read_outcomes(connection, window, tests, renames)
+
+
+def find_states(
+    history: History,
+    wanted: Wanted = ALL,
+    *,
+    limit: int = 20,
+    runs: int = WINDOW_RUNS,
+) -> list[BranchState]:
+    """Return how tests that have failed are on each branch: broken ones first, then flaky ones.
+
+    Args:
+        history: an open history.
+        wanted: which runs and node ids to look at.
+        limit: how many rows to return.
+        runs: how many of the latest runs to look at.
+    """
+    with history.reading() as connection:
+        _, _, ends = _read_window(connection, wanted, runs)
+        states = judge_branches(ends)
+        nodeids = _nodeids_of(connection, states)
+    rows = [
+        replace(on_branch, nodeid=nodeids[test])
+        for test, of_test in states.items()
+        for on_branch in of_test
+        if on_branch.state is not None
+    ]
+    rows.sort(key=lambda row: (row.nodeid, row.branch or ""))
+    rows.sort(key=lambda row: row.last_failed or row.since, reverse=True)
+    rows.sort(key=lambda row: _STATES.index(row.state))
+    return rows[:limit]
+
+
+_STATES: Final = ("broken", "flaky", "healthy again")
+
+
+def _nodeids_of(connection: Connection, tests: Iterable[int]) -> dict[int, str]:
+    names = rows_with(connection, select(TEST.id, TEST.nodeid), TEST.id, tests)
+    return {row.id: row.nodeid for row in names}
+
+
+def explain_no_runs(history: History, wanted: Wanted) -> str | None:
+    """Return in one sentence that no run matches what is wanted of runs; `None` if one does."""
+    filters = {}
+    for name in ("project", "stage", "branch", "since", "until"):
+        if (text := getattr(wanted, name)) is not None:
+            filters[name] = text
+    if list_runs(history, Wanted(**filters), limit=1):
+        return None
+    words = [f"{name} {text}" for name, text in filters.items()]
+    sentence = f"no run matches {', '.join(words)}".rstrip()
+    for run in list_runs(history, limit=1):
+        sentence += f"; the latest of all runs began {run.started_at}"
+    return sentence
 
 
 def count_trials(history: History, wanted: Wanted = ALL) -> int:
@@ -524,166 +618,69 @@ def find_new_tests(
     Raises:
         HistoryError: there is no earlier run of the project.
     """
-    at, name = started_at(report), project_of(report)
-    digests = {digest_of(nodeid): nodeid for nodeid in nodeids}
+    name = project_of(report)
     project = _projects(name).scalar_subquery()
-    earlier = select(RUN.number).where(RUN.project_id == project, RUN.started_at < at)
-    seen = select(TEST.digest).where(TEST.project_id == project, TEST.first_seen < at)
+    earlier = and_(
+        RUN.project_id == project, is_before(started_at(report), report.run.id)
+    )
+    digests = {digest_of(nodeid): nodeid for nodeid in nodeids}
+    named = select(TEST.id, TEST.digest).where(TEST.project_id == project)
+    of_earlier = select(OUTCOME.test_id).join(RUNS).where(earlier).distinct()
     with history.reading() as connection:
-        if connection.scalar(earlier.limit(1)) is None:
+        if connection.scalar(select(RUN.number).where(earlier).limit(1)) is None:
             raise HistoryError(
                 f"history: it has no run of {name} before that of the report, so every test would "
                 "be new; add earlier ones by: failure-taxonomy history add REPORT"
             )
-        for row in rows_with(connection, seen, TEST.digest, [*digests]):
-            del digests[row.digest]
+        rosters = connection.scalars(select(RUN.roster_id).where(earlier).distinct())
+        had = 0
+        for roster in read_rosters(connection, rosters).values():
+            had |= roster
+        rows = [*rows_with(connection, named, TEST.digest, digests)]
+        ids = [row.id for row in rows if not had >> row.id & 1]
+        failed = rows_with(connection, of_earlier, OUTCOME.test_id, ids)
+        new = set(ids).difference(row.test_id for row in failed)
+        for row in rows:
+            if row.id not in new:
+                del digests[row.digest]
     return [*digests.values()]
 
 
-def wilson_interval(failures: int, runs: int) -> tuple[float, float]:
-    """Return Wilson's score interval of 95 % for a rate (Wilson, JASA 22, 1927, 209-212)."""
-    if not runs:
-        return 0.0, 1.0
-    z = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)
-    rate, share = failures / runs, z * z / runs
-    middle = (rate + share / 2) / (1 + share)
-    half = z / (1 + share) * sqrt(rate * (1 - rate) / runs + share / (4 * runs))
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
-def _window(conditions: Iterable[ColumnElement[bool]], runs: int) -> Any:
-    """Return the latest runs of those that are meant, as a table expression."""
-    return (
-        select(*RUN["number", "started_at", "commit_id", "branch", "dirty"])
-        .where(*conditions)
-        .order_by(RUN.started_at.desc())
-        .limit(runs)
-        .cte("recent")
-    )
-
-
-class _Ended(NamedTuple):
-    """The tests of a run by their ids; what passed on a rerun is among both."""
-
-    failed: set[int]
-    passed: set[int]
-
-
-class _Sides:
-    """The tests that failed and those that passed: last on a branch, or ever on a commit."""
-
-    def __init__(self) -> None:
-        self.failed: set[int] = set()
-        self.passed: set[int] = set()
-
-
 def _flaky_rows(
-    connection: Connection,
-    window: Any,
-    ids: Any,
-) -> tuple[dict[int, FlakyRow], list[_Ended]]:
-    """Return the flaky tests within a window of runs, by id, and how the tests of each run ended.
-
-    Args:
-        connection: has begun a transaction.
-        window: the runs, as `_window` returns them.
-        ids: the tests to look at, as a list or a query; `None` for all.
-    """
-    outcomes = _outcomes_by_run(connection, window, ids)
-    runs, failures, reruns, commits, changes = (Counter[int]() for _ in range(5))
-    last_failed: dict[int, datetime] = {}
-    by_branch: defaultdict[str | None, _Sides] = defaultdict(_Sides)
-    by_commit: defaultdict[str, _Sides] = defaultdict(_Sides)
-    have_passed: set[int] = set()
-    ends = []
-    by_time = select(window).order_by(window.c.started_at, window.c.number)
-    for run in connection.execute(by_time).all():
-        if run.number not in outcomes:
-            continue
-        failed, passed, rerun = outcomes[run.number]
-        # What passed on a rerun has failed, too.
-        ended = _Ended(failed=failed | rerun, passed=passed | rerun)
-        ends.append(ended)
-        runs.update(ended.failed | ended.passed)
-        failures.update(ended.failed)
-        reruns.update(rerun)
-        last_failed.update(dict.fromkeys(ended.failed, run.started_at))
-        have_passed |= ended.passed
-        last = by_branch[run.branch]
-        changes.update((failed & last.passed) | (ended.passed & last.failed))
-        last.failed -= ended.passed
-        last.failed |= failed
-        last.passed -= failed
-        last.passed |= ended.passed
-        if run.commit_id is not None and not run.dirty:
-            commit = by_commit[run.commit_id]
-            commit.failed |= failed
-            commit.passed |= ended.passed
-    for commit in by_commit.values():
-        commits.update(commit.failed & commit.passed)
-    flaky = []
-    for test in failures:
-        goes_both_ways = commits[test] or reruns[test]
-        if test in have_passed and (goes_both_ways or changes[test] >= CHANGES_OF_MIND):
-            flaky.append(test)
-    unwritten = _passes_unwritten(connection, window, flaky)
-    names = rows_with(connection, select(TEST.id, TEST.nodeid), TEST.id, flaky)
-    nodeids = {row.id: row.nodeid for row in names}
+    connection: Connection, states: Mapping[int, Sequence[BranchState]]
+) -> dict[int, FlakyRow]:
+    """Return the tests that are flaky on a branch, by id."""
+    flaky = dict[int, list[BranchState]]()
+    for test, of_test in states.items():
+        if any(on_branch.state == "flaky" for on_branch in of_test):
+            # A branch that tells of a flaky commit by its passes alone counts, too.
+            flaky[test] = [
+                on_branch
+                for on_branch in of_test
+                if on_branch.state == "flaky"
+                or (on_branch.state is None and on_branch.commits)
+            ]
+    nodeids = _nodeids_of(connection, flaky)
     rows = {}
-    for test in flaky:
-        times = failures[test]
-        known = runs[test] + unwritten.get(test, 0)
-        low, high = wilson_interval(times, known)
+    for test, branches in flaky.items():
+        failures = sum(on_branch.failures for on_branch in branches)
+        runs = sum(on_branch.runs for on_branch in branches)
+        low, high = wilson_interval(failures, runs)
+        names = {on_branch.branch for on_branch in branches if on_branch.failures}
         rows[test] = FlakyRow(
             nodeid=nodeids[test],
-            runs=known,
-            failures=times,
-            rate=times / known,
+            branches=tuple(sorted(filter(None, names))),
+            runs=runs,
+            failures=failures,
+            rate=failures / runs,
             low=low,
             high=high,
-            commits=commits[test],
-            changes=changes[test],
-            last_failed=last_failed[test],
+            commits=len({*chain(*map(attrgetter("commits"), branches))}),
+            changes=max(on_branch.changes for on_branch in branches),
+            last_failed=max(filter(None, map(attrgetter("last_failed"), branches))),
             advice=_advise(low, high),
         )
-    return rows, ends
-
-
-def _outcomes_by_run(
-    connection: Connection,
-    window: Any,
-    ids: Any,
-) -> dict[int, list[set[int]]]:
-    """Return the tests of each run that failed, passed, and passed on a rerun.
-
-    The database gives one row a run, with the tests of each outcome as one text: a thousand runs of
-    five hundred tests come in a third of the time that grouping them by test takes.
-    """
-    conditions = [] if ids is None else [OUTCOME.test_id.in_(ids)]
-    test_id = cast(OUTCOME.test_id, Text)
-
-    def join_tests(*outcomes: str) -> Any:
-        return func.aggregate_strings(
-            case((OUTCOME.outcome.in_(outcomes), test_id)), ","
-        )
-
-    of_runs = (
-        select(
-            OUTCOME.run_number,
-            join_tests(*FAILING),
-            join_tests("passed"),
-            join_tests("flaky"),
-        )
-        .select_from(OUTCOMES.join(window, window.c.number == OUTCOME.run_number))
-        .where(*conditions)
-        .group_by(OUTCOME.run_number)
-    )
-    outcomes = {}
-    for number, *texts in connection.execute(of_runs):
-        outcomes[number] = [
-            {*map(int, text.split(","))} if text else set() for text in texts
-        ]
-    return outcomes
+    return rows
 
 
 def _advise(low: float, high: float) -> str:
@@ -694,23 +691,27 @@ def _advise(low: float, high: float) -> str:
 
 
 def _sets_of_runs(
-    tests: Collection[int],
-    ends: Iterable[_Ended],
+    tests: Sequence[int],
+    ends: Iterable[Ended],
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Return by test the runs in which it failed, and those in which it passed or failed.
+    """Return by a test's place the runs in which it failed, and those where it passed or failed.
 
     A set of runs is a whole number with one bit a run.
     """
-    failed, known = dict.fromkeys(tests, 0), dict.fromkeys(tests, 0)
-    for place, ended in enumerate(ends):
-        for test in ended.failed & failed.keys():
-            failed[test] |= 1 << place
-        for test in (ended.failed | ended.passed) & known.keys():
-            known[test] |= 1 << place
+    places = {test: place for place, test in enumerate(tests)}
+    failed, known = (dict.fromkeys(places.values(), 0) for _ in range(2))
+    for number, ended in enumerate(ends):
+        bad = ended.failed | ended.rerun
+        for test in bad & places.keys():
+            failed[places[test]] |= 1 << number
+        for test in (bad | ended.passed) & places.keys():
+            known[places[test]] |= 1 << number
     return failed, known
 
 
-def _in_common(connection: Connection, window: Any, tests: Sequence[int]) -> str | None:
+def _in_common(
+    connection: Connection, window: Any, renames: Renames, tests: Sequence[int]
+) -> str | None:
     """Return what most of some tests have failed of: a failure, else its words or its exception.
 
     Where each test connects by itself, it has a failure of its own, and the others' words.
@@ -719,11 +720,12 @@ def _in_common(connection: Connection, window: Any, tests: Sequence[int]) -> str
         select(FAILURE.test_id, FAILURE.message, CAUSE.title, func.count())
         .join(CAUSES, CAUSE.id == FAILURE.cause_id)
         .join(window, window.c.number == FAILURE.run_number)
-        .where(FAILURE.test_id.in_(tests))
+        .where(FAILURE.test_id.in_(renames.all_of(tests)))
         .group_by(FAILURE.test_id, FAILURE.message, CAUSE.title)
     )
     levels = [(defaultdict[str, set[int]](set), Counter[str]()) for _ in range(3)]
-    for test, message, title, times in connection.execute(query):
+    for failed, message, title, times in connection.execute(query):
+        test = renames.latest(failed)
         texts = (title, message, message.partition(":")[0])
         for (tests_by_text, failures), text in zip(levels, texts, strict=True):
             tests_by_text[text].add(test)
@@ -731,7 +733,7 @@ def _in_common(connection: Connection, window: Any, tests: Sequence[int]) -> str
     for tests_by_text, failures in levels:
         most = max(
             tests_by_text,
-            key=lambda text: (len(tests_by_text[text]), failures[text]),
+            key=lambda text: (len(tests_by_text[text]), failures[text], text),
             default="",
         )
         if most and 2 * len(tests_by_text[most]) > len(tests):
@@ -740,96 +742,90 @@ def _in_common(connection: Connection, window: Any, tests: Sequence[int]) -> str
 
 
 def _types_of(
-    connection: Connection, window: Any, tests: Sequence[int]
+    connection: Connection,
+    window: Any,
+    renames: Renames,
+    ends: Iterable[Ended],
+    tests: Sequence[int],
 ) -> dict[int, dict[str, str]]:
     """Return type, status and evidence of tests of which they are proven or suspected."""
-    is_in_window = window.c.number == FAILURE.run_number
-    columns = FAILURE["test_id", "run_number", "message"]
-    failures = select(*columns).join(window, is_in_window)
-    messages = {}
-    for row in rows_with(connection, failures, FAILURE.test_id, tests):
-        messages[row.test_id, row.run_number] = row.message or ""
-    outcomes = (
-        select(
-            *OUTCOME["test_id", "run_number"],
-            *RUN["started_at", "branch", "duration_seconds", "collected", "ci_job"],
-            OUTCOME.outcome != "passed",
-            OUTCOME.seconds,
-        )
-        .select_from(OUTCOMES.join(RUNS).join(window, window.c.number == RUN.number))
-        .where(OUTCOME.outcome.in_((*FAILING, "passed", "flaky")))
-        .order_by(RUN.started_at, RUN.number)
-    )
-    seen = defaultdict[int, list[Seen]](list)
-    for row in rows_with(connection, outcomes, OUTCOME.test_id, tests):
-        test, run, *fields = tuple(row)
-        seen[test].append(Seen(messages.get((test, run), ""), *fields))
     types = {}
-    for test, runs in seen.items():
-        for suspicion in suspicions_of(runs)[:1]:
+    seen = _read_seen(connection, window, renames, ends, tests)
+    for test, outcomes in seen.items():
+        for suspicion in suspicions_of(outcomes)[:1]:
             types[test] = {
                 "type": suspicion.type,
                 "status": "suspected",
                 "evidence": suspicion.evidence,
             }
     # The few causes first: tests may have very many failures.
-    proofs = connection.execute(select(CAUSE.id, PROOF.proof).join(PROOFS, _PROVEN))
-    proven = {row.id: row.proof for row in proofs}
+    proofs = read_proofs(connection)
+    causes = select(*CAUSE["id", "project_id", "fingerprint"])
+    names = sorted({name for _, name in proofs})
+    proven = {}
+    for row in rows_with(connection, causes, CAUSE.fingerprint, names):
+        if proof := proofs.get((row.project_id, row.fingerprint)):
+            proven[row.id] = proof
     failed_of = select(*FAILURE["test_id", "cause_id"]).distinct()
+    latest = dict[int, Proof]()
     for row in rows_with(connection, failed_of, FAILURE.cause_id, proven):
-        if row.test_id in seen:
-            proof = _stored_proof(proven[row.cause_id])
-            types[row.test_id] = {
-                "type": proof.type,
-                "proof": proof.type,
-                "status": "proven",
-                "evidence": proof_words(proof, None)[0],
-            }
+        test, proof = renames.latest(row.test_id), proven[row.cause_id]
+        rank = attrgetter("known_since", "type")
+        latest[test] = max(latest.get(test, proof), proof, key=rank)
+    for test in latest.keys() & seen.keys():
+        proof = replace(latest[test], known_since=None)
+        types[test] = {
+            "type": proof.type,
+            "proof": proof.type,
+            "status": "proven",
+            "evidence": proof_words(proof, None)[0],
+        }
     return types
 
 
-def _passes_unwritten(
-    connection: Connection, window: Any, ids: list[int]
-) -> dict[int, int]:
-    """Return how often tests have passed before the first outcome of theirs that is written down.
-
-    A test's passes are written down from its first failure on, with the last one before it. Until
-    then it has passed in each run that came to its end, from the one on in which it was first seen.
-    """
-    unwritten: dict[int, int] = {}
-    for some in parts(ids):
-        first = (
-            select(OUTCOME.test_id, func.min(window.c.started_at).label("at"))
-            .join(window, window.c.number == OUTCOME.run_number)
-            .where(OUTCOME.test_id.in_(some))
-            .group_by(OUTCOME.test_id)
-            .subquery()
-        )
-        passes = (
-            select(TEST.id, func.count())
-            .select_from(TESTS)
-            .join(first, first.c.test_id == TEST.id)
-            .join(RUNS, RUN.project_id == TEST.project_id)
-            .join(window, window.c.number == RUN.number)
-            .where(
-                TEST.first_seen <= RUN.started_at,
-                RUN.started_at < first.c.at,
-                RUN.completeness == "full",
-                RUN.not_run == 0,
+def _read_seen(
+    connection: Connection,
+    window: Any,
+    renames: Renames,
+    ends: Iterable[Ended],
+    tests: Sequence[int],
+) -> dict[int, list[Seen]]:
+    """Return the runs in which tests passed or failed, as what makes them flaky is seen from."""
+    ids = renames.all_of(tests)
+    is_in_window = window.c.number == FAILURE.run_number
+    columns = FAILURE["test_id", "run_number", "message"]
+    failures = select(*columns).join(window, is_in_window).order_by(FAILURE.message)
+    messages = {}
+    for row in rows_with(connection, failures, FAILURE.test_id, ids):
+        messages[renames.latest(row.test_id), row.run_number] = row.message or ""
+    is_in_window = window.c.number == OUTCOME.run_number
+    columns = OUTCOME["test_id", "run_number", "seconds"]
+    slow = select(*columns).join(window, is_in_window)
+    seconds = {}
+    for row in rows_with(connection, slow, OUTCOME.test_id, ids):
+        seconds[renames.latest(row.test_id), row.run_number] = row.seconds
+    seen = defaultdict[int, list[Seen]](list)
+    for run, failed, rerun, passed in ends:
+        for test in (failed | rerun | passed).intersection(tests):
+            outcome = Seen(
+                raised=messages.get((test, run.number), ""),
+                at=run.started_at,
+                branch=run.branch,
+                run_seconds=run.duration_seconds,
+                collected=run.collected,
+                job=run.ci_job,
+                has_failed=test not in passed,
+                # How long a quick pass took is not kept.
+                seconds=seconds.get((test, run.number), 0.0),
             )
-            .group_by(TEST.id)
-        )
-        unwritten.update(map(tuple, connection.execute(passes)))
-    return unwritten
+            seen[test].append(outcome)
+    return seen
 
 
 _TESTS_OF_A_GROUP: Final = 50
 """How many tests of a group are looked up."""
 _TESTS_OF_A_RUN: Final = 500
 """How many tests are looked up of all groups together; one of each group at least."""
-_LAST_RUNS: Final = (30, WINDOW_RUNS)
-"""How many of a branch's latest runs are searched for the last pass of a test, one after the other.
-Nearly all tests have one among the first."""
 _TESTS_OF_A_CAUSE: Final = 5
 """How many tests of a cause tell when it was gone."""
 
@@ -860,6 +856,13 @@ class Since:
     last_seen: datetime
     proof: str | None
     """The type of what is proven of it."""
+    branch: str | None
+    """The branch of its last run, which the streak and the last pass are of."""
+    state: State | None = None
+    """How the test that was asked for is there."""
+    state_seen: datetime | None = None
+    """Since when it is so."""
+    state_run: str | None = None
 
 
 def states_of(history: History, report: FailureReport) -> dict[str, GroupHistory]:
@@ -893,23 +896,43 @@ def proofs_of(history: History, report: FailureReport) -> dict[str, Proof]:
     """Return what is known to be proven of causes, by their keys and fingerprints."""
     names = [cause.key for cause in report.causes]
     names += [group.fingerprint for group in report.groups]
-    query = select(PROOFS).where(PROOF.project_id.in_(_projects(project_of(report))))
-    proofs = {}
+    of_project = select(PROJECT.id).where(PROJECT.name == project_of(report))
     with history.reading() as connection:
-        for row in rows_with(connection, query, PROOF.name, names):
-            since = f"{row.known_since.isoformat(timespec='seconds')}Z"
-            proof = _stored_proof(row.proof)
-            proofs[row.name] = replace(proof, known_since=since)
+        project = connection.scalar(of_project)
+        proofs = read_proofs(connection, names)
+    return {name: proof for (of, name), proof in proofs.items() if of == project}
+
+
+def read_proofs(
+    connection: Connection, names: Iterable[str] | None = None
+) -> dict[tuple[int, str], Proof]:
+    """Return what is proven, by project and name: what the latest run did of those that did.
+
+    It is known since the first run that has proven something of the same type.
+    """
+    query = select(PROOFS).order_by(PROOF.started_at, PROOF.run_id)
+    rows: Iterable[Row[Any]]
+    if names is None:
+        rows = connection.execute(query)
+    else:
+        rows = rows_with(connection, query, PROOF.name, dict.fromkeys(names))
+    proofs: dict[tuple[int, str], Proof] = {}
+    first_known: dict[tuple[int, str, str], str] = {}
+    for row in rows:
+        # Whichever version has stored it.
+        proof = CODEC.decode(Proof, {**NO_PROOF, **json.loads(row.proof)})
+        at = f"{row.started_at.isoformat(timespec='seconds')}Z"
+        since = first_known.setdefault((row.project_id, row.name, proof.type), at)
+        proofs[row.project_id, row.name] = replace(proof, known_since=since)
     return proofs
 
 
-def _stored_proof(text: str) -> Proof:
-    stored = {**NO_PROOF, **json.loads(text)}  # whichever version has stored it
-    return CODEC.decode(Proof, stored)
-
-
 def find_since(
-    history: History, fingerprint: str, *, project: str | None = None
+    history: History,
+    fingerprint: str,
+    *,
+    project: str | None = None,
+    branch: str | None = None,
 ) -> Since:
     """Return when a cause began, and the last commit before it.
 
@@ -917,9 +940,10 @@ def find_since(
         history: an open history.
         fingerprint: its first characters suffice if no other cause begins with them.
         project: the project's name, if several have this cause.
+        branch: a branch, or a pattern of branches; `None` for all.
 
     Raises:
-        HistoryError: there is no such cause, or several begin so.
+        HistoryError: there is no such cause, several begin so, or no run of the branch had it.
     """
     with history.reading() as connection:
         query = _named(CAUSE.fingerprint, project, *CAUSES.c)
@@ -932,39 +956,42 @@ def find_since(
             several="several begin so",
             right="give more of it, or --project",
         )
-        return _since(connection, cause)
+        return _since(connection, cause, branch)
 
 
 def find_since_of_test(
-    history: History, nodeid: str, *, project: str | None = None
+    history: History,
+    nodeid: str,
+    *,
+    project: str | None = None,
+    branch: str | None = None,
 ) -> tuple[Since, ...]:
     """Return when a test began to fail as it did last, and the last commit on which it passed.
 
     Args:
         history: an open history.
-        nodeid: the test's node id; a part of it suffices if no other test that failed has it.
+        nodeid: the test's node id; if no test is called so, a part of it suffices where no other
+            test that failed has it.
         project: the project's name, if several have this test.
+        branch: a branch, or a pattern of branches; `None` for all.
 
     Raises:
-        HistoryError: there is no such test, or several are called so.
+        HistoryError: there is no such test, it has not failed, or several are called so.
     """
     with history.reading() as connection:
-        query = _named(TEST.nodeid, project, TEST.id)
-        failed = query.where(exists().where(FAILURE.test_id == TEST.id))
-        rows = [*connection.execute(failed.where(TEST.digest == digest_of(nodeid)))]
-        part = matches(TEST.nodeid, f"*{nodeid}*")
+        renames = find_renames(connection)
+        query = _named(TEST.nodeid, project, TEST.id, TEST.project_id)
+        rows = [*connection.execute(query.where(TEST.digest == digest_of(nodeid)))]
+        part = query.where(*matches(TEST.nodeid, f"*{nodeid}*"))
         if not rows:
-            rows = [*connection.execute(failed.where(*part).order_by(TEST.nodeid))]
+            failed = part.where(exists().where(FAILURE.test_id == TEST.id))
+            rows = [*connection.execute(failed)]
         if not rows:
-            passed = query.add_columns(*RUN["started_at", "commit_id"]).where(*part)
-            passed = passed.join(RUNS, RUN.number == TEST.last_passed_run)
-            if last := connection.execute(
-                passed.order_by(RUN.started_at.desc())
-            ).first():
-                raise HistoryError(
-                    f"{nodeid}: no failure of such a test is known; {last.name} passed last: "
-                    f"{last.started_at:%Y-%m-%d %H:%M}, commit {last.commit_id or 'not known'}"
-                )
+            rows = [*connection.execute(part.limit(1))]
+        # A test and what it was called before are one.
+        current = {renames.latest(row.id) for row in rows}
+        if len(current) == 1 and current != {row.id for row in rows}:
+            rows = [*connection.execute(query.where(TEST.id.in_(current)))]
         test = _only_one(
             rows,
             nodeid,
@@ -973,17 +1000,29 @@ def find_since_of_test(
             several="several tests are called so",
             right="give the whole node id, or --project",
         )
-        failures = select(FAILURE.cause_id).join(RUNS).where(FAILURE.test_id == test.id)
-        latest = failures.with_only_columns(RUN.number).order_by(
-            RUN.started_at.desc(), RUN.number.desc()
-        )
+        tests = renames.all_of([test.id])
+        failures = select(FAILURE.cause_id).join(RUNS).where(FAILURE.test_id.in_(tests))
+        failures = failures.where(*matches(RUN.branch, branch))
+        latest = failures.with_only_columns(RUN.number).order_by(*NEWEST_FIRST)
         causes = select(CAUSES).where(
             CAUSE.id.in_(
                 failures.where(RUN.number == latest.limit(1).scalar_subquery())
             )
         )
-        found = connection.execute(causes.order_by(CAUSE.id)).all()
-        return tuple(_since(connection, cause, test) for cause in found)
+        found = connection.execute(causes.order_by(CAUSE.fingerprint)).all()
+        if found:
+            return tuple(
+                _since(connection, cause, branch, test.name, tests) for cause in found
+            )
+        of_branch = [RUN.project_id == test.project_id, *matches(RUN.branch, branch)]
+        window = latest_runs(of_branch, WINDOW_RUNS)
+        ends = read_outcomes(connection, window, tests, renames)
+    last = "it has no pass either"
+    for run in [ended.run for ended in ends if ended.passed][-1:]:
+        last = f"{test.name} passed last: {run.started_at:%Y-%m-%d %H:%M}, "
+        last += f"commit {run.commit_id or 'not known'}"
+    where = "" if branch is None else f" on {branch}"
+    raise HistoryError(f"{nodeid}: no failure of such a test is known{where}; {last}")
 
 
 def _named(
@@ -991,7 +1030,7 @@ def _named(
 ) -> Select[Any]:
     """Return the question for rows with a `name` and a `project`, of a project if it is given."""
     query = select(*columns, name.label("name"), PROJECT.name.label("project"))
-    query = query.select_from(name.table).join(PROJECTS)
+    query = query.select_from(name.table).join(PROJECTS).order_by(name, PROJECT.name)
     return query.where(*_equals(PROJECT.name, project)).limit(5)
 
 
@@ -1006,24 +1045,61 @@ def _only_one(
     return rows[0]
 
 
-def _since(connection: Connection, cause: Any, test: Any = None) -> Since:
-    """Return when a cause began, or when it began to fail one test."""
-    if test is None:
+def _since(
+    connection: Connection,
+    cause: Any,
+    branch: str | None,
+    nodeid: str | None = None,
+    tests: Sequence[int] = (),
+) -> Since:
+    """Return when a cause began, or when it began to fail one test.
+
+    Args:
+        connection: has begun a transaction.
+        cause: the row of the cause.
+        branch: a pattern of branches.
+        nodeid: of the test.
+        tests: the test's ids, under all of its names.
+    """
+    if nodeid is None:
         numbers = select(RUN_CAUSE.run_number).where(RUN_CAUSE.cause_id == cause.id)
     else:
-        is_of_both = (FAILURE.cause_id == cause.id) & (FAILURE.test_id == test.id)
+        is_of_both = (FAILURE.cause_id == cause.id) & FAILURE.test_id.in_(tests)
         numbers = select(FAILURE.run_number).where(is_of_both)
-    had = select(RUNS).where(RUN.number.in_(numbers))
-    runs = connection.execute(had.order_by(RUN.started_at, RUN.number)).all()
+    had = select(RUNS).where(RUN.number.in_(numbers)).order_by(*OLDEST_FIRST)
+    runs = connection.execute(had.where(*matches(RUN.branch, branch))).all()
+    if not runs:
+        branches = {run.branch for run in connection.execute(had) if run.branch}
+        names = ", ".join(sorted(branches)) or "none that is known"
+        raise HistoryError(
+            f"{cause.title}: no run on {branch} had it; branches that had it: {names}"
+        )
     first, last = runs[0], runs[-1]
     streaks = [run for run in runs if run.branch == last.branch]
-    passed = _last_pass_before(connection, cause, last, test)
+    if nodeid is None:
+        failed = select(TEST.id).join(FAILURES).where(FAILURE.cause_id == cause.id)
+        failed = failed.group_by(TEST.id, TEST.nodeid).order_by(TEST.nodeid)
+        tests = connection.scalars(failed.limit(_TESTS_OF_A_CAUSE)).all()
+    on_branch = RUN.branch.is_not_distinct_from(last.branch)
+    there = latest_runs([RUN.project_id == cause.project_id, on_branch], WINDOW_RUNS)
+    ends = read_outcomes(connection, there, tests, find_renames(connection))
+    passed = None
+    for ended in ends:
+        is_pass = ended.passed or is_pass_of_all(ended.run, last.stage, last.collected)
+        if is_pass and ORDER(ended.run) < ORDER(last):
+            passed = ended.run
     if passed is not None:
-        streaks = [run for run in streaks if run.started_at > passed.started_at]
+        streaks = [run for run in streaks if ORDER(run) > ORDER(passed)]
     streak = streaks[0]
-    proof = select(PROOF.type).join(CAUSES, _PROVEN).where(CAUSE.id == cause.id)
+    proof = read_proofs(connection, [cause.fingerprint]).get(
+        (cause.project_id, cause.fingerprint)
+    )
+    state = None
+    if nodeid is not None:
+        states = judge_branches(_telling(ends)).values()
+        state = next((of_test[0] for of_test in states), None)
     return Since(
-        nodeid=None if test is None else test.name,
+        nodeid=nodeid,
         fingerprint=cause.fingerprint,
         title=cause.title,
         reason=cause.reason,
@@ -1040,8 +1116,19 @@ def _since(connection: Connection, cause: Any, test: Any = None) -> Since:
         last_passed_run=passed and passed.id,
         last_passed_at=passed and passed.started_at,
         last_seen=last.started_at,
-        proof=connection.scalar(proof),
+        proof=None if proof is None else proof.type,
+        branch=last.branch,
+        state=None if state is None else state.state,
+        state_seen=None if state is None else state.since,
+        state_run=None if state is None else state.since_run,
     )
+
+
+def _telling(ends: Iterable[Ended]) -> list[Ended]:
+    """Return the runs that tell of flaky tests."""
+    return [
+        ended for ended in ends if ended.run.storm is None and ended.run.source != TRIAL
+    ]
 
 
 _TIMES_OF_RUNS: Final = (
@@ -1066,44 +1153,65 @@ class _Earlier:
         self._branch = branch_of(report)
         self._earlier = and_(
             RUN.project_id == self._project,
-            RUN.id != report.run.id,
-            RUN.started_at <= started_at(report),
+            is_before(started_at(report), report.run.id),
         )
+        self._renames = find_renames(connection)
 
     def states_of(self, groups: Mapping[str, Group]) -> dict[str, GroupHistory]:
         """Return the states of groups by fingerprint."""
-        seen = self._runs_by_fingerprint(groups)
         most = max(1, min(_TESTS_OF_A_GROUP, _TESTS_OF_A_RUN // len(groups)))
         tests = self._find_tests(groups, most)
-        old: set[int] = set()
-        for name in seen:
-            old.update(row.id for row in tests[name])
-        window = _window([self._earlier, _TELLS_OF_FLAKINESS], WINDOW_RUNS)
-        flaky: dict[int, FlakyRow] = {}
-        for part in parts(sorted(old)):
-            flaky |= _flaky_rows(self._connection, window, part)[0]
-        passes = self._passes(sorted(old), self._report.summary.collected)
-        states = {}
-        for name, rows in tests.items():
-            if seen.get(name):
-                ids = [row.id for row in rows]
-                states[name] = self._state(seen[name], ids, flaky, passes)
-                continue
-            # Passes of tests that have never failed are not kept, each by itself.
-            last = max((row.last_passed_run or 0 for row in rows), default=0)
-            passed = self._run(RUN.number == last) or self._last_pass([], passes)
-            states[name] = replace(
-                _NEW,
-                last_passed_commit=passed and passed.commit_id,
-                distributions_changed=self._changed_since(passed),
+        seen = self._runs_by_fingerprint(groups, tests)
+        every = {*chain.from_iterable(tests.values())}
+        ends = self._read_ends(every)
+        on_branches = judge_branches(_telling(ends))
+        flaky = _flaky_rows(self._connection, on_branches)
+        for test, of_test in on_branches.items():
+            for here in of_test:
+                is_broken = here.state == "broken" and here.streak >= FEWEST_FAILURES
+                if here.branch == self._branch and is_broken:
+                    flaky.pop(test, None)
+        collected = self._report.summary.collected
+        return {
+            name: self._state(
+                seen.get(name, ()),
+                of_group,
+                flaky,
+                self._passes(ends, of_group, collected),
             )
-        return states
+            for name, of_group in tests.items()
+        }
 
-    def _runs_by_fingerprint(self, names: Iterable[str]) -> dict[str, list[Any]]:
+    def _read_ends(self, tests: Collection[int]) -> list[Ended]:
+        window = latest_runs([self._earlier], WINDOW_RUNS)
+        return read_outcomes(self._connection, window, tests, self._renames)
+
+    def _passes(
+        self, ends: Iterable[Ended], tests: Collection[int], collected: int
+    ) -> list[Any]:
+        """Return the runs in which tests passed, or all tests of so many."""
+        stage = self._report.run.stage
+        return [
+            ended.run
+            for ended in ends
+            if not ended.passed.isdisjoint(tests)
+            or is_pass_of_all(ended.run, stage, collected)
+        ]
+
+    def _runs_by_fingerprint(
+        self, groups: Mapping[str, Group], tests: Mapping[str, Sequence[int]]
+    ) -> dict[str, list[Any]]:
         """Return the earlier runs of the causes that are known, counted by branch."""
         of_project = select(CAUSE.fingerprint, CAUSE.id).where(
             CAUSE.project_id == self._project
         )
+        connection = self._connection
+        causes = {}
+        for row in rows_with(connection, of_project, CAUSE.fingerprint, groups):
+            causes[row.id] = row.fingerprint
+        for name in groups.keys() - causes.values():
+            for cause in self._before_rename(groups[name], tests[name]):
+                causes.setdefault(cause, name)
         had = (
             select(RUN_CAUSE.cause_id, RUN.branch, *_TIMES_OF_RUNS)
             .join(RUNS)
@@ -1113,30 +1221,50 @@ class _Earlier:
         # What a storm brought is known to storms alone.
         if storm_of(self._report)[0] is None:
             had = had.where(RUN_CAUSE.in_storm.is_not(true()))
-        connection = self._connection
-        causes = {}
-        for row in rows_with(connection, of_project, CAUSE.fingerprint, names):
-            causes[row.id] = row.fingerprint
         seen: dict[str, list[Any]] = {name: [] for name in causes.values()}
         for row in rows_with(connection, had, RUN_CAUSE.cause_id, causes):
             seen[causes[row.cause_id]].append(row)
         return seen
 
+    def _before_rename(self, group: Group, tests: Sequence[int]) -> list[int]:
+        """Return the causes that a group's renamed tests failed of under their old names.
+
+        The path of a test's file is part of a fingerprint. All else that a title tells is the same.
+        """
+        names = _nodeids_of(self._connection, self._renames.all_of(tests))
+        wanted = {
+            group.title.replace(
+                names[new].partition("::")[0], names[old].partition("::")[0]
+            )
+            for old, new in self._renames.current.items()
+            if new in tests
+        }
+        if not wanted:
+            return []
+        failed = select(FAILURE.cause_id).where(FAILURE.test_id.in_([*names]))
+        causes = select(CAUSE.id).where(
+            CAUSE.id.in_(failed),
+            CAUSE.reason == group.reason,
+            CAUSE.kind == group.kind,
+            CAUSE.title.in_(wanted),
+        )
+        return sorted(self._connection.scalars(causes))
+
     def _find_tests(
         self,
         groups: Mapping[str, Group],
         most: int,
-    ) -> dict[str, list[Any]]:
-        """Return the rows of the first tests of each group, as far as they are known."""
+    ) -> dict[str, list[int]]:
+        """Return the first tests of each group, as far as they are known."""
         digests = {}
         for name, group in groups.items():
             digests[name] = [*map(digest_of, group.nodeids[:most])]
-        of_project = select(*TEST["digest", "id", "last_passed_run"]).where(
+        of_project = select(*TEST["digest", "id"]).where(
             TEST.project_id == self._project
         )
         wanted = dict.fromkeys(chain.from_iterable(digests.values()))
         rows = rows_with(self._connection, of_project, TEST.digest, wanted)
-        tests = {row.digest: row for row in rows}
+        tests = {row.digest: self._renames.latest(row.id) for row in rows}
         return {
             name: [tests[digest] for digest in of_group if digest in tests]
             for name, of_group in digests.items()
@@ -1156,123 +1284,60 @@ class _Earlier:
             .group_by(RUN.branch)
         )
         rows = self._connection.execute(query).all()
-        if not rows:
-            return _NEW
-        passes = [
-            (test, row)
-            for test, row in self._passes([], 1)
-            if row.branch == self._branch
-        ]
-        return self._state(rows, [], {}, passes)
+        passed = self._passes(self._read_ends(()), (), 1)
+        here = [run for run in passed if run.branch == self._branch]
+        return self._state(rows, (), {}, here if rows else ())
 
     def _state(
         self,
         rows: Sequence[Any],
-        tests: list[int],
+        tests: Sequence[int],
         flaky: Mapping[int, FlakyRow],
-        passes: Sequence[tuple[int | None, Any]],
+        passed: Sequence[Any],
     ) -> GroupHistory:
-        first = min(rows, key=attrgetter("first"))
+        here = [run for run in passed if run.branch == self._branch]
+        last = (here or passed or [None])[-1]
+        last_passed = last and last.commit_id
+        changed = self._changed_since(last)
+        if not rows:
+            return replace(
+                _NEW, last_passed_commit=last_passed, distributions_changed=changed
+            )
+        first = min(rows, key=lambda row: (row.first, row.branch or ""))
         own = [row.last for row in rows if row.branch == self._branch]
-        passes_here = [
-            row for row in _passes_of(tests, passes) if row.branch == self._branch
-        ]
         flaky_rows = [flaky[test] for test in tests if test in flaky]
         state: Literal["known", "flaky", "came_back"] = "known"
         failures = runs = 0
         if tests and len(flaky_rows) == len(tests):
             state = "flaky"
-            worst = max(flaky_rows, key=attrgetter("failures"))
+            worst = max(flaky_rows, key=attrgetter("failures", "runs"))
             failures, runs = worst.failures, worst.runs
-        elif own and any(row.last > max(own) for row in passes_here):
+        elif own and any(run.started_at > max(own) for run in here):
             state = "came_back"
-        began = self._run(*_run_at(first.first, first.branch))
-        passed = self._last_pass(tests, passes)
+        is_first = RUN.started_at == first.first
+        on_branch = RUN.branch.is_not_distinct_from(first.branch)
+        began = select(RUN.commit_id).where(self._earlier, is_first, on_branch)
         return GroupHistory(
             state=state,
             first_seen=f"{first.first.isoformat()}Z",
-            first_commit=began and began.commit_id,
+            first_commit=self._connection.scalar(began.order_by(RUN.id).limit(1)),
             runs=sum(int(row.times) for row in rows),
-            last_passed_commit=passed and passed.commit_id,
-            distributions_changed=self._changed_since(passed),
+            last_passed_commit=last_passed,
+            distributions_changed=changed,
             flaky_failures=failures,
             flaky_runs=runs,
         )
-
-    def _last_pass(
-        self, tests: list[int], passes: Sequence[tuple[int | None, Any]]
-    ) -> Any:
-        """Return the run in which tests passed last, on this run's branch if there is one."""
-        own = _passes_of(tests, passes)
-        here = [row for row in own if row.branch == self._branch]
-        last = max(here or own, key=attrgetter("last"), default=None)
-        return last and self._run(*_run_at(last.last, last.branch))
 
     def _changed_since(self, passed: Any) -> tuple[str, ...] | None:
         """Return which distributions are others than in a run; `None` if there is none."""
         if passed is None:
             return None
-        before = (passed.installed or "").splitlines()
-        return changed_versions(before, installed_in(self._report))
-
-    def _run(self, *where: ColumnElement[bool]) -> Any:
-        """Return commit and distributions of an earlier run."""
-        columns = RUN.commit_id, ENVIRONMENT.installed
-        both = RUNS.outerjoin(ENVIRONMENTS, ENVIRONMENT.id == RUN.environment_id)
-        wanted = select(*columns).select_from(both).where(self._earlier, *where)
-        return self._connection.execute(wanted.limit(1)).first()
-
-    def _passes(
-        self, tests: Sequence[int], collected: int
-    ) -> list[tuple[int | None, Any]]:
-        """Return the last passes of tests, and of runs that succeeded with so many, by branch.
-
-        The passes of a test are looked for on this run's branch first. A run in which all tests
-        passed has `None` for the test.
-        """
-        found: list[tuple[int | None, Any]] = []
-        left = set(tests)
-        here = RUN.branch.is_not_distinct_from(self._branch)
-        for where, runs in (
-            *((here, runs) for runs in _LAST_RUNS),
-            (true(), WINDOW_RUNS),
-        ):
-            window = _window([self._earlier, where], runs)
-            query = (
-                select(
-                    OUTCOME.test_id,
-                    window.c.branch,
-                    func.max(window.c.started_at).label("last"),
-                )
-                .select_from(window)
-                .join(OUTCOMES, OUTCOME.run_number == window.c.number)
-                .where(OUTCOME.outcome == "passed")
-                .group_by(OUTCOME.test_id, window.c.branch)
-            )
-            for row in rows_with(
-                self._connection, query, OUTCOME.test_id, sorted(left)
-            ):
-                found.append((row.test_id, row))
-                left.discard(row.test_id)
-        whole = select(RUN.branch, *_TIMES_OF_RUNS).where(
-            self._earlier, *_succeeded(self._report.run.stage, collected)
+        query = select(ENVIRONMENT.installed).join(
+            RUNS, ENVIRONMENT.id == RUN.environment_id
         )
-        found += [
-            (None, row) for row in self._connection.execute(whole.group_by(RUN.branch))
-        ]
-        return found
-
-
-def _passes_of(
-    tests: Sequence[int],
-    passes: Sequence[tuple[int | None, Any]],
-) -> list[Any]:
-    """Return the passes of some tests, and of whole runs."""
-    return [row for test, row in passes if test is None or test in tests]
-
-
-def _run_at(at: datetime, branch: str | None) -> tuple[ColumnElement[bool], ...]:
-    return RUN.started_at == at, RUN.branch.is_not_distinct_from(branch)
+        installed = self._connection.scalar(query.where(RUN.number == passed.number))
+        before = (installed or "").splitlines()
+        return changed_versions(before, installed_in(self._report))
 
 
 def changed_versions(
@@ -1297,49 +1362,3 @@ def changed_versions(
     changed += [f"- {name} {old[name]}" for name in sorted(old.keys() - new.keys())]
     more = and_more(len(changed) - MAX_CHANGES).strip()
     return (*changed[:MAX_CHANGES], *filter(None, [more]))
-
-
-def _succeeded(stage: str, collected: int) -> list[ColumnElement[bool]]:
-    """Return the conditions under which a run says that all tests of another one have passed."""
-    return [
-        RUN.reason.is_(None),
-        RUN.failed + RUN.errors == 0,
-        RUN.completeness == "full",
-        RUN.stage == stage,
-        RUN.collected >= max(1, collected),
-    ]
-
-
-def _last_pass_before(connection: Connection, cause: Any, last: Any, test: Any) -> Any:
-    """Return the latest run before a cause's last one, on its branch, in which its tests passed."""
-    query = select(FAILURE.test_id).where(FAILURE.cause_id == cause.id).distinct()
-    tests = (
-        [test.id] if test else list(connection.scalars(query.limit(_TESTS_OF_A_CAUSE)))
-    )
-    branch = RUN.branch.is_not_distinct_from(last.branch)
-    earlier = (
-        select(*RUN["id", "started_at", "commit_id"])
-        .where(
-            RUN.project_id == cause.project_id,
-            branch,
-            RUN.started_at < last.started_at,
-        )
-        .order_by(RUN.started_at.desc())
-        .limit(1)
-    )
-    passes = exists().where(
-        OUTCOME.run_number == RUN.number,
-        OUTCOME.test_id.in_(tests),
-        OUTCOME.outcome == "passed",
-    )
-    found = [
-        connection.execute(earlier.where(passes)).one_or_none(),
-        connection.execute(
-            earlier.where(*_succeeded(last.stage, last.collected))
-        ).one_or_none(),
-    ]
-    return max(
-        (each for each in found if each is not None),
-        key=lambda each: each.started_at,
-        default=None,
-    )

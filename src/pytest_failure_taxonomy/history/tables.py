@@ -9,7 +9,7 @@ the tables can live in a database that has others.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from math import isfinite
@@ -17,7 +17,6 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
-    DDL,
     BigInteger,
     Boolean,
     Column,
@@ -27,6 +26,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Row,
     Select,
@@ -34,15 +34,11 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    Update,
-    bindparam,
-    case,
+    and_,
     delete,
-    event,
     exists,
     insert,
     select,
-    tuple_,
     update,
 )
 
@@ -94,6 +90,16 @@ ENVIRONMENTS: Final = Table(
 )
 """What runs had installed, as `installed_in` tells it, one a line. Each list is there once."""
 
+ROSTERS: Final = Table(
+    "ft_rosters",
+    METADATA,
+    _id(),
+    Column("digest", _WORD, nullable=False, unique=True),
+    Column("first", Integer, nullable=False),
+    Column("tests", LargeBinary, nullable=False),
+)
+"""Which tests runs had, each set once: bit n of `tests`, the lowest first, is test `first` + n."""
+
 COUNTED: Final = (
     "collected",
     "passed",
@@ -129,14 +135,16 @@ RUNS: Final = Table(
     *_columns(Integer, *COUNTED, nullable=False),
     Column("added_at", DateTime, nullable=False),
     Column("environment_id", Integer),
+    Column("roster_id", Integer),
     Column("charge_to", _CODE),
     Column("storm", Text),
     Column("storm_tests", Integer),
     Index("ft_runs_by_time", "project_id", "started_at"),
 )
 """One row a run; `reason` and what follows it are null where it succeeded. `source` is `report`,
-`junit` or `TRIAL`; `environment_id` is that of a row of `ft_environments`; `charge_to` is null,
-too, where nobody had asked; `storm` is what of the environment most tests failed of, and
+`junit` or `TRIAL`; `environment_id` is that of a row of `ft_environments`, and `roster_id` of one
+of `ft_rosters`, null where the report names no test that passed; `charge_to` is null, too, where
+nobody had asked; `storm` is what of the environment most tests failed of, and
 `storm_tests` how many, where there is such a cause."""
 
 
@@ -152,21 +160,10 @@ TESTS: Final = Table(
     Column("project_id", ForeignKey(PROJECTS.c.id), nullable=False),
     Column("digest", _WORD, nullable=False),
     Column("nodeid", Text, nullable=False),
-    *_columns(DateTime, "first_seen", "last_seen", nullable=False),
-    Column("last_failed", DateTime),
-    Column("last_passed_run", Integer),
     UniqueConstraint("project_id", "digest", name="ft_tests_by_digest"),
 )
-"""One row a test, updated in place. `digest` is BLAKE2b of the node id, 16 bytes in hexadecimal,
-because PostgreSQL can't index long texts."""
-# Room to update a row beside its old version. (`postgresql_with` is new in SQLAlchemy 2.1.)
-event.listen(
-    TESTS,
-    "after_create",
-    DDL(  # type: ignore[no-untyped-call]  # SQLAlchemy's
-        "ALTER TABLE ft_tests SET (fillfactor = 45)"
-    ).execute_if(dialect="postgresql"),
-)
+"""One row a test. `digest` is BLAKE2b of the node id, 16 bytes in hexadecimal, because PostgreSQL
+can't index long texts."""
 
 OUTCOMES: Final = Table(
     "ft_outcomes",
@@ -178,7 +175,8 @@ OUTCOMES: Final = Table(
     Index("ft_outcomes_by_test", "test_id", "run_number"),
     sqlite_with_rowid=False,  # the key has all of a row, so that one search finds a run's
 )
-"""How a test ended in a run, where that was no plain pass; and passes of tests that have failed."""
+"""How a test ended in a run, where that was no pass of at most `QUICK_SECONDS`. All other tests of
+the run's roster have passed."""
 
 CAUSES: Final = Table(
     "ft_causes",
@@ -189,9 +187,12 @@ CAUSES: Final = Table(
     Column("reason", _WORD, nullable=False),
     *_columns(Text, "kind", "title", nullable=False),
     Column("owner", _CODE),
+    Column("described_at", DateTime),
+    Column("described_by", _WORD),
     UniqueConstraint("project_id", "fingerprint", name="ft_causes_by_fingerprint"),
 )
-"""One row a group of failures of one fingerprint."""
+"""One row a group of failures of one fingerprint, as the latest run that had it describes it;
+`described_at` is the start of that run, and `described_by` its id."""
 
 RUN_CAUSES: Final = Table(
     "ft_run_causes",
@@ -228,12 +229,12 @@ PROOFS: Final = Table(
     METADATA,
     Column("project_id", ForeignKey(PROJECTS.c.id), primary_key=True),
     Column("name", _HASH, primary_key=True),
-    Column("type", _WORD, nullable=False),
+    Column("run_id", _WORD, primary_key=True),
+    Column("started_at", DateTime, nullable=False),
     Column("proof", Text, nullable=False),
-    Column("known_since", DateTime, nullable=False),
 )
-"""What was proven of a cause, by its key and by each of its fingerprints: `causes[].proof` of the
-report as JSON, and the start of the first run of which it was proven."""
+"""What was proven of a cause in a run, by its key and by each of its fingerprints: `causes[].proof`
+of the report as JSON, and the start of the run."""
 
 ATTEMPTS: Final = Table(
     "ft_attempts",
@@ -287,6 +288,7 @@ ATTEMPT: Final = ATTEMPTS.c
 RUN_CAUSE: Final = RUN_CAUSES.c
 PROOF: Final = PROOFS.c
 ENVIRONMENT: Final = ENVIRONMENTS.c
+ROSTER: Final = ROSTERS.c
 
 MAX_TEXT: Final = 2_000
 """Characters of a message that are kept."""
@@ -295,6 +297,8 @@ _MAX_PROJECT: Final = 500
 """Characters of a project's name: PostgreSQL can't index long ones."""
 MAX_INSTALLED: Final = 100_000
 """Characters of a list of what is installed."""
+_MAX_TEST: Final = 100_000_000
+"""A greater id in a roster is none that this program has written."""
 AT_ONCE: Final = 500
 """Values that one query looks for."""
 
@@ -336,8 +340,8 @@ def rows_with(
         yield from connection.execute(query.where(column.in_(part)), parameters).all()
 
 
-WATCHED_RUNS: Final = 1_000
-"""For so many runs after its last failure, each pass of a test is kept."""
+QUICK_SECONDS: Final = 0.5
+"""How long a pass takes of which the history doesn't keep how long it took."""
 _FAILED: Final = frozenset({"failed", "error", "flaky", "in_flight"})
 """Outcomes after which a test counts as one that has failed."""
 _OF_VERDICT: Final = ("reason", "kind", "retryable", "charge_to")
@@ -365,7 +369,10 @@ def add_run(
 
 
 def keep_proofs(connection: Connection, report: FailureReport) -> None:
-    """Keep what experiments have proven of a run's causes, in place of earlier proofs."""
+    """Keep what experiments have proven of a run's causes.
+
+    Of two proofs from one run the one with more runs stays, whichever comes first.
+    """
     proven: dict[str, Proof] = {}
     for cause in report.causes:
         proof = cause.proof
@@ -375,25 +382,28 @@ def keep_proofs(connection: Connection, report: FailureReport) -> None:
     if not proven:
         return
     project = _id_of_project(connection, report)
-    of_project = PROOF.project_id == project
-    earlier = select(PROOFS).where(of_project)
-    since = {}
+    of_run = and_(PROOF.project_id == project, PROOF.run_id == report.run.id)
+    texts = {name: json.dumps(CODEC.encode(proof)) for name, proof in proven.items()}
+    earlier = select(PROOFS).where(of_run)
     for row in rows_with(connection, earlier, PROOF.name, proven):
-        since[row.name, row.type] = row.known_since
-    for part in parts([*proven]):
-        connection.execute(delete(PROOFS).where(of_project, PROOF.name.in_(part)))
-    at = started_at(report)
+        proof = proven[row.name]
+        rank = json.loads(row.proof)["runs"], row.proof
+        if rank >= (proof.runs, texts[row.name]):
+            del texts[row.name]
+    for part in parts([*texts]):
+        connection.execute(delete(PROOFS).where(of_run, PROOF.name.in_(part)))
     rows = [
         {
             "project_id": project,
             "name": name,
-            "type": proof.type,
-            "proof": json.dumps(CODEC.encode(proof)),
-            "known_since": min(at, since.get((name, proof.type), at)),
+            "run_id": report.run.id,
+            "started_at": started_at(report),
+            "proof": text,
         }
-        for name, proof in proven.items()
+        for name, text in texts.items()
     ]
-    connection.execute(insert(PROOFS), rows)
+    if rows:
+        connection.execute(insert(PROOFS), rows)
 
 
 FEWEST_IN_STORM: Final = 10
@@ -473,39 +483,44 @@ def remove_runs(connection: Connection, numbers: Sequence[int]) -> None:
     connection.execute(delete(CAUSES).where(~has_run))
     has_run = exists().where(RUN.environment_id == ENVIRONMENT.id)
     connection.execute(delete(ENVIRONMENTS).where(~has_run))
+    has_run = exists().where(RUN.roster_id == ROSTER.id)
+    connection.execute(delete(ROSTERS).where(~has_run))
 
 
-_AT: Final = bindparam("at", type_=DateTime)
+def remove_tests(connection: Connection, project: str | None) -> None:
+    """Remove the tests that no run has had."""
+    there = 0
+    for row in connection.execute(select(ROSTERS)):
+        there |= tests_of(row)
+    tests = select(TEST.id).where(~exists().where(OUTCOME.test_id == TEST.id))
+    if project is not None:
+        of_project = select(PROJECT.id).where(PROJECT.name == project)
+        tests = tests.where(TEST.project_id.in_(of_project))
+    gone = set(connection.scalars(tests)).difference(numbers_in(there))
+    for part in parts(sorted(gone)):
+        connection.execute(delete(TESTS).where(TEST.id.in_(part)))
 
 
-def _later_than(column: Column[Any]) -> Any:
-    is_earlier = (column < _AT) | column.is_(None)
-    return case((is_earlier, _AT), else_=column)
+def tests_of(roster: Row[Any]) -> int:
+    """Return the tests of a roster as a whole number, with one bit a test."""
+    if not 0 <= roster.first <= _MAX_TEST:
+        raise ValueError(f"{roster.first} is no number of a test")
+    return int.from_bytes(roster.tests, "little") << int(roster.first)
 
 
-def _update_of_tests(**changes: Any) -> Update:
-    is_in_range = TEST.id.between(bindparam("first"), bindparam("last"))
-    changes["first_seen"] = case((TEST.first_seen > _AT, _AT), else_=TEST.first_seen)
-    changes["last_seen"] = _later_than(TEST.last_seen)
-    return update(TESTS).where(is_in_range).values(changes)
+def bits_of(numbers: Iterable[int]) -> int:
+    """Return the whole number of which the bits with some numbers are set."""
+    places = [*numbers]
+    packed = bytearray(max(places, default=0) // 8 + 1)
+    for place in places:
+        packed[place // 8] |= 1 << place % 8
+    return int.from_bytes(packed, "little")
 
 
-# Made once: SQLAlchemy takes longer to make a statement than SQLite to execute it.
-_SEEN_TESTS: Final = _update_of_tests()
-_PASSED_TESTS: Final = _update_of_tests(last_passed_run=bindparam("run"))
-_FAILED_TESTS: Final = _update_of_tests(last_failed=_later_than(TEST.last_failed))
-_NTH_LAST_RUN: Final = (
-    select(RUN.started_at)
-    .where(RUN.project_id == bindparam("project"))
-    .order_by(RUN.started_at.desc())
-    .offset(bindparam("offset"))
-    .limit(1)
-)
-_TESTS_OF_PROJECT: Final = select(
-    *TEST["id", "digest", "last_passed_run"],
-    # Failed in one of the last `WATCHED_RUNS` runs.
-    (TEST.last_failed > bindparam("since")).label("is_watched"),
-).where(TEST.project_id == bindparam("project"))
+def numbers_in(bits: int) -> list[int]:
+    """Return which bits of a whole number are set, the lowest first."""
+    digits = reversed(f"{bits:b}")
+    return [place for place, digit in enumerate(digits) if digit == "1"]
 
 
 class _End(NamedTuple):
@@ -538,20 +553,22 @@ class _Addition:
 
     def add(self) -> None:
         """Write all rows."""
-        self._number = self._insert_run()
         ends = self._read_ends()
-        tests = self._update_tests(ends)
+        tests = self._find_tests(ends)
+        self._number = self._insert_run(self._insert_roster(ends, tests))
         self._insert_failures(tests, self._insert_causes())
-        rows = [
-            {
+        rows = []
+        for nodeid, end in ends.items():
+            seconds = end.seconds if isfinite(end.seconds or 0.0) else None
+            if end.outcome == "passed" and (seconds or 0.0) <= QUICK_SECONDS:
+                continue
+            row = {
                 "run_number": self._number,
-                "test_id": tests[nodeid].id,
+                "test_id": tests[nodeid],
                 "outcome": end.outcome,
-                "seconds": end.seconds if isfinite(end.seconds or 0.0) else None,
+                "seconds": seconds,
             }
-            for nodeid, end in ends.items()
-            if end.outcome != "passed" or tests[nodeid].is_watched
-        ]
+            rows.append(row)
         self._insert_all(OUTCOMES, rows)
         self._insert_benches()
 
@@ -562,7 +579,7 @@ class _Addition:
         if rows:
             self._connection.execute(insert(table), rows)
 
-    def _insert_run(self) -> int:
+    def _insert_run(self, roster: int | None) -> int:
         report = self._report
         run, verdict, ci = report.run, report.verdict, report.environment.ci
         git = report.environment.git or GitState()
@@ -603,6 +620,7 @@ class _Addition:
             dirty=git.dirty,
             added_at=datetime.now(UTC).replace(tzinfo=None),
             environment_id=self._insert_environment(),
+            roster_id=roster,
             **values,
         )
 
@@ -611,10 +629,26 @@ class _Addition:
         installed = clean_text("\n".join(installed_in(self._report)), MAX_INSTALLED)
         if not installed:
             return None
-        digest = digest_of(installed)
-        by_digest = select(ENVIRONMENT.id).where(ENVIRONMENT.digest == digest)
+        return self._insert_once(ENVIRONMENTS, installed, installed=installed)
+
+    def _insert_roster(
+        self, ends: Mapping[str, _End], tests: Mapping[str, int]
+    ) -> int | None:
+        """Return the id of the tests that the run had, where some have passed."""
+        if not any(end.outcome == "passed" for end in ends.values()):
+            return None
+        first = min(tests.values())
+        bits = bits_of(test - first for test in tests.values())
+        packed = bits.to_bytes(bits.bit_length() // 8 + 1, "little")
+        name = f"{first} {packed.hex()}"
+        return self._insert_once(ROSTERS, name, first=first, tests=packed)
+
+    def _insert_once(self, table: Table, text: str, **values: Any) -> int:
+        """Return the id of a row that is found by the digest of a text; add it if it is new."""
+        digest = digest_of(text)
+        by_digest = select(table.c.id).where(table.c.digest == digest)
         known: int | None = self._connection.scalar(by_digest)
-        return known or self._insert(ENVIRONMENTS, digest=digest, installed=installed)
+        return known or self._insert(table, digest=digest, **values)
 
     def _read_ends(self) -> dict[str, _End]:
         """Return how each test ended, by its node id; without `tests`, of those that failed."""
@@ -636,132 +670,66 @@ class _Addition:
             )
         return ends
 
-    def _update_tests(self, ends: Mapping[str, _End]) -> dict[str, Row[Any]]:
-        """Bring the rows of tests up to date; return what they were before, by node id."""
-        known = self._find_tests(ends)
-        passed, failing = set(), set()
-        for nodeid, end in ends.items():
-            if end.outcome == "passed":
-                passed.add(nodeid)
-            elif end.outcome in _FAILED:
-                failing.add(nodeid)
-        new = [nodeid for nodeid in ends if nodeid not in known]
-        rows = [
-            {
-                "project_id": self._project,
-                "digest": digest_of(nodeid),
-                "nodeid": nodeid,
-                "first_seen": self._at,
-                "last_seen": self._at,
-                "last_failed": self._at if nodeid in failing else None,
-                "last_passed_run": self._number if nodeid in passed else None,
-            }
-            for nodeid in new
-        ]
-        self._insert_all(TESTS, rows)
-        updates = (
-            (_PASSED_TESTS, passed),
-            (_FAILED_TESTS, failing),
-            (_SEEN_TESTS, ends.keys() - passed - failing),
-        )
-        for statement, nodeids in updates:
-            ids = {known[nodeid].id for nodeid in nodeids & known.keys()}
-            self._update_rows(statement, sorted(ids))
-        rows_of_failing = [row for name, row in known.items() if name in failing]
-        self._write_last_passes(rows_of_failing)
-        return known | self._find_tests(new)
-
-    def _update_rows(self, statement: Update, ids: Sequence[int]) -> None:
-        # The tests of a run were numbered one after the other, so they are few ranges of rows.
-        ranges: list[dict[str, int]] = []
-        for row_id in ids:
-            if not ranges or row_id != ranges[-1]["last"] + 1:
-                ranges.append({"first": row_id})
-            ranges[-1]["last"] = row_id
-        for ends in ranges:
-            parameters = {**ends, "at": self._at, "run": self._number}
-            self._connection.execute(statement, parameters)
-
-    def _find_tests(self, nodeids: Iterable[str]) -> dict[str, Row[Any]]:
-        """Return the rows of those tests that are there, by node id."""
+    def _find_tests(self, nodeids: Iterable[str]) -> dict[str, int]:
+        """Return the ids of tests by their node ids; those that are new get one."""
         digests = {digest_of(nodeid): nodeid for nodeid in nodeids}
-        if not digests:
-            return {}
-        execute = self._connection.execute
-        parameters: dict[str, int | datetime] = {
-            "project": self._project,
-            "offset": WATCHED_RUNS + 1,  # this run is there already
-        }
-        since = self._connection.scalar(_NTH_LAST_RUN, parameters)
-        parameters["since"] = since or datetime.min  # noqa: DTZ901 - as the tables have it, in UTC
+        tests = self._ids_by_digest(digests)
+        rows = [
+            {"project_id": self._project, "digest": digest, "nodeid": nodeid}
+            for digest, nodeid in digests.items()
+            if digest not in tests
+        ]
+        if rows:
+            self._insert_all(TESTS, rows)
+            tests |= self._ids_by_digest(dict.fromkeys(row["digest"] for row in rows))
+        return {nodeid: tests[digest] for digest, nodeid in digests.items()}
+
+    def _ids_by_digest(self, digests: Collection[Any]) -> dict[str, int]:
+        of_project = select(TEST.digest, TEST.id).where(
+            TEST.project_id == self._project
+        )
         rows: Any
         if len(digests) > 4 * AT_ONCE:  # quicker than many queries
-            rows = execute(_TESTS_OF_PROJECT, parameters).all()
+            rows = self._connection.execute(of_project).all()
         else:
-            rows = rows_with(
-                self._connection,
-                _TESTS_OF_PROJECT,
-                TEST.digest,
-                digests,
-                **parameters,
-            )
-        return {digests[row.digest]: row for row in rows if row.digest in digests}
-
-    def _write_last_passes(self, failing: Iterable[Row[Any]]) -> None:
-        """Write the last pass down of tests that fail for the first time in a long while.
-
-        Passes of tests that don't fail are not kept, each by itself. With this one it can be seen
-        that a test has passed and failed on one commit.
-        """
-        passes = {}
-        for test in failing:
-            if test.last_passed_run is not None and not test.is_watched:
-                passes[test.id] = test.last_passed_run
-        numbers = rows_with(
-            self._connection,
-            select(RUN.number),
-            RUN.number,
-            sorted(set(passes.values())),
-        )
-        runs = {row.number for row in numbers}
-        # From when the test was watched.
-        written = rows_with(
-            self._connection,
-            select(OUTCOME.test_id),
-            tuple_(OUTCOME.test_id, OUTCOME.run_number),
-            passes.items(),
-        )
-        for row in [*written]:
-            del passes[row.test_id]
-        rows = [
-            {"run_number": run, "test_id": test, "outcome": "passed"}
-            for test, run in passes.items()
-            if run in runs
-        ]
-        self._insert_all(OUTCOMES, rows)
+            rows = rows_with(self._connection, of_project, TEST.digest, digests)
+        return {row.digest: row.id for row in rows if row.digest in digests}
 
     def _insert_causes(self) -> dict[str, int]:
         """Add the causes that are new; return the ids of all by fingerprint."""
         groups = {group.fingerprint: group for group in self._report.groups}
         of_project = select(CAUSES).where(CAUSE.project_id == self._project)
         rows = rows_with(self._connection, of_project, CAUSE.fingerprint, groups)
-        ids = {row.fingerprint: int(row.id) for row in rows}
+        known = {row.fingerprint: row for row in rows}
+        ids = {}
         for fingerprint, group in groups.items():
-            if fingerprint not in ids:
+            description = {
+                "reason": group.reason,
+                "kind": group.kind,
+                "title": clean_text(group.title),
+                "owner": self._owners.get(fingerprint, group.owner),
+                "described_at": self._at,
+                "described_by": self._report.run.id,
+            }
+            row = known.get(fingerprint)
+            if row is None:
                 ids[fingerprint] = self._insert(
                     CAUSES,
                     project_id=self._project,
                     fingerprint=fingerprint,
-                    reason=group.reason,
-                    kind=group.kind,
-                    title=clean_text(group.title),
-                    owner=self._owners.get(fingerprint, group.owner),
+                    **description,
                 )
+                continue
+            ids[fingerprint] = row.id
+            described = row.described_at or datetime.min, row.described_by or ""  # noqa: DTZ901 - as the tables have it, in UTC
+            if described <= (self._at, self._report.run.id):
+                this = update(CAUSES).where(CAUSE.id == row.id)
+                self._connection.execute(this, description)
         return ids
 
     def _insert_failures(
         self,
-        tests: Mapping[str, Row[Any]],
+        tests: Mapping[str, int],
         causes: Mapping[str, int],
     ) -> None:
         report = self._report
@@ -785,7 +753,7 @@ class _Addition:
             seconds_by_cause[fingerprint] += seconds or 0.0
             row = {
                 "run_number": self._number,
-                "test_id": tests[_clean_nodeid(failure.nodeid)].id,
+                "test_id": tests[_clean_nodeid(failure.nodeid)],
                 "cause_id": causes[fingerprint],
                 "phase": phase,
                 "seconds": seconds,

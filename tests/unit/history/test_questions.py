@@ -9,6 +9,7 @@ import pytest
 
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import History
+from pytest_failure_taxonomy.history.branches import wilson_interval
 from pytest_failure_taxonomy.history.questions import (
     Wanted,
     changed_versions,
@@ -21,7 +22,6 @@ from pytest_failure_taxonomy.history.questions import (
     list_runs,
     prune,
     states_of,
-    wilson_interval,
 )
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy.values import replace

@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import create_engine, func, select
 
 from pytest_failure_taxonomy.errors import HistoryError
@@ -35,7 +37,7 @@ from pytest_failure_taxonomy.history.recording import SECONDS_VARIABLE, ask_hist
 from pytest_failure_taxonomy.option_files import FOLDER, NAME
 from pytest_failure_taxonomy.report.load import decode_report
 from pytest_failure_taxonomy.taxonomy.values import replace
-from tests.helpers.past_runs import a_report, report_as_json
+from tests.helpers.past_runs import TEST, a_mixed_report, a_report, report_as_json
 from tests.helpers.postgresql import started_cluster
 
 HISTORIES = Path(__file__).parents[2] / "data" / "histories"
@@ -101,9 +103,6 @@ def test_the_migrations_make_the_tables(history_url: str, version: str) -> None:
             connection.exec_driver_sql("SELECT version_num FROM ft_schema").scalar()
             == REVISION
         )
-        if connection.dialect.name == "postgresql":
-            options = "SELECT reloptions FROM pg_class WHERE relname = 'ft_tests'"
-            assert connection.exec_driver_sql(options).scalar() == ["fillfactor=45"]
 
 
 def test_a_run_is_taken_once(history: History) -> None:
@@ -162,34 +161,16 @@ def test_many_runs_in_one_transaction(history: History) -> None:
     assert len(list_runs(history)) == 2
 
 
-@pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2)])
-def test_the_order_of_adding_does_not_matter(
-    history: History, order: tuple[int, ...]
-) -> None:
-    """First and last are those of the runs' times."""
-    for number in order:
-        history.add(a_report(number, failing=("tests/test_x.py::test_a",)))
-    (cause,) = find_top(history)
-    with history.reading() as connection:
-        test = connection.execute(select(t.TESTS)).one()
-    assert (cause.first_seen.hour, cause.last_seen.hour, cause.runs) == (1, 3, 3)
-    assert (test.first_seen.hour, test.last_seen.hour, test.last_failed.hour) == (
-        1,
-        3,
-        3,
-    )
-
-
-def test_plain_passes_are_counts_until_their_test_fails(history: History) -> None:
-    """A pass is a row of its own only where its test has failed, and the last one before that."""
+def test_passes_are_written_as_sets_of_tests(history: History) -> None:
+    """Runs of the same tests share one set; what was no quick pass is a row of its own."""
     history.add(a_report(1, test_a="passed", test_b="passed", test_c="skipped"))
-    assert count(history, t.OUTCOMES) == 1
-    history.add(
-        a_report(
-            2, failing=("tests/test_x.py::test_a",), test_a="failed", test_b="passed"
-        )
-    )
-    history.add(a_report(3, test_a="passed", test_b="passed"))
+    history.add(a_report(2, test_a="failed", test_b="passed", test_c="passed"))
+    slow = {"test_a": 2.0, "test_b": 0.1, "test_c": 0.1}
+    tests = dict.fromkeys(slow)
+    history.add(a_mixed_report(3, tests, seconds=slow))
+    history.add(a_report(4, test_a="passed"))
+    history.add(a_report(5, failing=(f"{TEST}test_a",)))
+    assert count(history, t.ROSTERS) == 2
     with history.reading() as connection:
         rows = connection.execute(
             select(t.RUNS.c.id, t.TESTS.c.nodeid, t.OUTCOMES.c.outcome)
@@ -197,55 +178,22 @@ def test_plain_passes_are_counts_until_their_test_fails(history: History) -> Non
             .order_by(t.RUNS.c.id, t.TESTS.c.nodeid)
         ).all()
     assert [
-        (int(run, 16), nodeid.rpartition("::")[2], outcome)
+        (int(run, 16), nodeid.removeprefix(TEST), outcome)
         for run, nodeid, outcome in rows
     ] == [
-        (1, "test_a", "passed"),
         (1, "test_c", "skipped"),
         (2, "test_a", "failed"),
         (3, "test_a", "passed"),
+        (5, "test_a", "failed"),
     ]
+    prune(history, before=datetime(2026, 11, 1, 4))  # noqa: DTZ001 - as the tables
+    assert (count(history, t.ROSTERS), count(history, t.TESTS)) == (1, 1)
 
 
-def test_passes_are_kept_for_a_while_after_a_failure(
-    history: History, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a test that has failed once adds to each later run has an end."""
-    monkeypatch.setattr(t, "WATCHED_RUNS", 3)
-    for number, outcome in enumerate(
-        ["passed", "failed", *6 * ["passed"], "failed", "failed"]
-    ):
-        history.add(a_report(number, test_a=outcome))
-    with history.reading() as connection:
-        kept = connection.execute(
-            select(t.RUNS.c.id, t.OUTCOMES.c.outcome)
-            .join(t.OUTCOMES, t.OUTCOMES.c.run_number == t.RUNS.c.number)
-            .order_by(t.RUNS.c.id)
-        ).all()
-    assert [(int(number, 16), outcome) for number, outcome in kept] == [
-        (0, "passed"),  # the last before the first failure
-        (1, "failed"),
-        (2, "passed"),
-        (3, "passed"),
-        (4, "passed"),
-        (7, "passed"),  # the last before the next failure
-        (8, "failed"),
-        (9, "failed"),
-    ]
-
-
-@pytest.mark.parametrize("passes", [2, 3, 4])
-def test_a_last_pass_is_kept_once(
-    history: History, monkeypatch: pytest.MonkeyPatch, passes: int
-) -> None:
-    """A test fails again when its last pass is among those that were kept, or just behind."""
-    monkeypatch.setattr(t, "WATCHED_RUNS", 3)
-    for number, outcome in enumerate(["failed", *passes * ["passed"]]):
-        history.add(a_report(number, test_a=outcome))
-    for number in range(10, 14):
-        history.add(a_report(number, test_b="passed"))
-    history.add(a_report(20, test_a="failed"))
-    assert count(history, t.OUTCOMES) == 2 + passes
+@given(st.sets(st.integers(0, 300)))
+def test_sets_of_tests_are_whole_numbers(numbers: set[int]) -> None:
+    """Each number is a bit, and comes back from it."""
+    assert t.numbers_in(t.bits_of(numbers)) == sorted(numbers)
 
 
 def test_any_text_is_taken(history: History) -> None:
@@ -353,6 +301,57 @@ def test_a_locked_database_is_told(tmp_path: Path) -> None:
             history.add(a_report(1))
     finally:
         other.close()
+
+
+def test_writers_wait_in_a_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is refused while others write, however long that takes together."""
+    path = tmp_path / "h.db"
+    open_history(path).close()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    looks = list[int]()
+
+    def last_written(_: str) -> tuple[int, ...]:
+        looks.append(len(looks))
+        if len(looks) == 4:
+            other.execute("COMMIT")
+        return tuple(looks)
+
+    with open_history(path, wait_seconds=0.1) as history:
+        monkeypatch.setattr(database, "last_written", last_written)
+        assert history.add(a_report(1))
+    other.close()
+    assert len(looks) == 4
+
+
+@pytest.mark.slow
+def test_eight_commands_at_once_all_get_in(tmp_path: Path) -> None:
+    """Processes that make one SQLite history together, and add many runs each, lose none."""
+    commands = []
+    for worker in range(8):
+        folder = tmp_path / str(worker)
+        folder.mkdir()
+        for number in range(20 * worker, 20 * worker + 20):
+            report = report_as_json(number, failing=(f"{TEST}test_{number % 7}",))
+            (folder / f"{number}.json").write_text(json.dumps(report))
+        command = [sys.executable, "-m", "pytest_failure_taxonomy", "history", "add"]
+        commands.append([*command, str(folder), "--history", str(tmp_path / "h.db")])
+    with ThreadPoolExecutor(8) as pool:
+        done = pool.map(
+            lambda command: subprocess.run(
+                command, capture_output=True, text=True, check=False
+            ),
+            commands,
+        )
+        answers = [
+            (process.returncode, process.stdout, process.stderr) for process in done
+        ]
+    assert answers == 8 * [(0, "20 runs added, 0 known already\n", "")]
+    with open_history(tmp_path / "h.db") as history:
+        assert count(history, t.RUNS) == 160
+        assert len(find_top(history)) == 1
 
 
 def test_passwords_are_not_shown() -> None:

@@ -1,0 +1,240 @@
+"""How the tests of runs ended, in the order of the runs' times, and which tests were renamed.
+
+Each answer is a function of the runs that are there: nothing depends on when they were added.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    func,
+    or_,
+    select,
+)
+
+from pytest_failure_taxonomy.history.tables import (
+    OUTCOME,
+    ROSTER,
+    ROSTERS,
+    RUN,
+    RUNS,
+    TEST,
+    bits_of,
+    numbers_in,
+    rows_with,
+    tests_of,
+)
+
+FAILING: Final = ("failed", "error", "in_flight")
+"""Outcomes of tests that failed."""
+NEWEST_FIRST: Final = (RUN.started_at.desc(), RUN.id.desc())
+"""The order of runs; ids tell runs apart that began at the same time."""
+OLDEST_FIRST: Final = (RUN.started_at, RUN.id)
+ORDER: Final = attrgetter("started_at", "id")
+"""The same of a run that was read."""
+
+
+class Ended(NamedTuple):
+    """A run, and its tests by how they ended."""
+
+    run: Row[Any]
+    failed: set[int]
+    rerun: set[int]
+    """Those that failed and passed when they were run again."""
+    passed: set[int]
+    """The others that passed."""
+
+
+class Renames(NamedTuple):
+    """Tests whose files have been renamed, each under the name that it has now."""
+
+    current: Mapping[int, int]
+    """The test that goes on, by the one that it was before."""
+
+    def latest(self, test: int) -> int:
+        """Return the test that a test is now."""
+        return self.current.get(test, test)
+
+    def all_of(self, tests: Iterable[int]) -> list[int]:
+        """Return tests with all that they were before, without the others' ids."""
+        wanted = {self.latest(test) for test in tests}
+        before = {old for old, new in self.current.items() if new in wanted}
+        return sorted(wanted | before)
+
+
+def is_before(at: Any, run_id: str) -> ColumnElement[bool]:
+    """Return the condition that a run comes before another one."""
+    is_same_time = (RUN.started_at == at) & (RUN.id < run_id)
+    return or_(RUN.started_at < at, is_same_time)
+
+
+def latest_runs(conditions: Iterable[ColumnElement[bool]], runs: int) -> Any:
+    """Return the latest runs of those that are meant, as a table expression."""
+    latest = select(RUNS).where(*conditions).order_by(*NEWEST_FIRST)
+    return latest.limit(runs).cte("recent")
+
+
+def is_pass_of_all(run: Row[Any], stage: str, collected: int) -> bool:
+    """Tell whether a run says that all tests of another one have passed."""
+    is_green = run.reason is None and run.failed + run.errors == 0
+    is_as_big = run.stage == stage and run.collected >= max(1, collected)
+    return is_green and is_as_big and run.completeness == "full"
+
+
+def read_outcomes(
+    connection: Connection,
+    window: Any,
+    tests: Collection[int] | None,
+    renames: Renames,
+) -> list[Ended]:
+    """Return how tests ended in the runs of a window, the oldest run first.
+
+    A run that succeeded and doesn't name what passed counts as a pass of the tests that failed
+    before on its branch, in a run of its stage that was no bigger.
+
+    Args:
+        connection: has begun a transaction.
+        window: the runs, as `latest_runs` returns them.
+        tests: the tests to look at; `None` for those that failed in one of the runs.
+        renames: of the tests.
+    """
+    is_there = window.c.number == OUTCOME.run_number
+    query = select(*OUTCOME["run_number", "test_id", "outcome"]).join(window, is_there)
+    if tests is None:
+        failed = query.with_only_columns(OUTCOME.test_id).distinct()
+        failed = failed.where(OUTCOME.outcome.in_((*FAILING, "flaky")))
+        tests = connection.scalars(failed).all()
+    wanted = renames.all_of(tests)
+    by_run = defaultdict[int, dict[int, str]](dict)
+    for number, test, outcome in map(
+        tuple, rows_with(connection, query, OUTCOME.test_id, wanted)
+    ):
+        by_run[number][test] = outcome
+    by_time = select(window).order_by(window.c.started_at, window.c.id)
+    runs = connection.execute(by_time).all()
+    rosters = read_rosters(connection, {run.roster_id for run in runs})
+    mask = bits_of(wanted)
+    members = {name: numbers_in(bits & mask) for name, bits in rosters.items()}
+    failed_in = defaultdict[tuple[int, str | None], dict[int, Any]](dict)
+    ends = []
+    for run in runs:
+        ended = Ended(run, set(), set(), set())
+        outcomes = dict.fromkeys(members.get(run.roster_id, ()), "passed")
+        for test, outcome in (outcomes | by_run[run.number]).items():
+            if outcome in FAILING:
+                ended.failed.add(renames.latest(test))
+            elif outcome in ("flaky", "passed"):
+                there = ended.passed if outcome == "passed" else ended.rerun
+                there.add(renames.latest(test))
+        failed_there = failed_in[run.project_id, run.branch]
+        if run.roster_id is None and run.reason is None:
+            for test, past in failed_there.items():
+                if is_pass_of_all(run, past.stage, past.collected):
+                    ended.passed.add(test)
+        failed_there |= dict.fromkeys(ended.failed, run)
+        ends.append(ended)
+    return ends
+
+
+def read_rosters(connection: Connection, ids: Iterable[int | None]) -> dict[int, int]:
+    """Return rosters by their ids, each as a whole number with one bit a test."""
+    wanted = sorted(roster for roster in ids if roster is not None)
+    rows = rows_with(connection, select(ROSTERS), ROSTER.id, wanted)
+    return {row.id: tests_of(row) for row in rows}
+
+
+def find_renames(connection: Connection) -> Renames:
+    """Return the tests whose files were renamed, which is seen from the runs.
+
+    A test goes on under a new name if on a branch it is in no run from the first one with the new
+    name on, and in the one right before it; if the new name is all new on the branch and differs
+    by its file alone; if no test of the old file is left then, and none of the new one was there
+    before. Where two tests could be the same one, neither is. Runs that name no test that passed
+    don't count.
+    """
+    has_changed = func.count(RUN.roster_id.distinct()) > 1
+    changing = select(RUN.project_id).group_by(RUN.project_id).having(has_changed)
+    query = (
+        select(RUN.project_id, RUN.branch, RUN.roster_id)
+        .where(RUN.roster_id.is_not(None), RUN.project_id.in_(changing))
+        .order_by(RUN.project_id, RUN.branch, *OLDEST_FIRST)
+    )
+    runs = connection.execute(query).all()
+    rosters = read_rosters(connection, {run.roster_id for run in runs})
+    changes = []
+    for (project, _), of_branch in groupby(runs, attrgetter("project_id", "branch")):
+        sets = [rosters[run.roster_id] for run in of_branch]
+        sets = [bits for bits, _ in groupby(sets)]
+        changes += [(project, *change) for change in _find_changes(sets)]
+    pairs = set[tuple[int, int]]()
+    paths = dict[int, _Paths]()
+    for project, before, after, gone, new in changes:
+        if project not in paths:
+            paths[project] = _Paths(connection, project)
+        pairs |= paths[project].find_pairs(before, after, gone, new)
+    olds = Counter(old for old, _ in pairs)
+    news = Counter(new for _, new in pairs)
+    single = {old: new for old, new in pairs if olds[old] == news[new] == 1}
+    current = {}
+    for old, new in single.items():
+        current[old] = new
+        while current[old] in single and current[old] != old:
+            current[old] = single[current[old]]
+    return Renames(current)
+
+
+def _find_changes(sets: Sequence[int]) -> list[tuple[int, int, int, int]]:
+    """Return where tests left a branch for good and others came: before, after, gone, new."""
+    later = [0]
+    for bits in reversed(sets):
+        later.append(later[-1] | bits)
+    later.reverse()
+    changes, earlier = [], 0
+    for place, (before, after) in enumerate(pairwise(sets), 1):
+        earlier |= before
+        gone, new = before & ~later[place], after & ~earlier
+        if gone and new:
+            changes.append((before, after, gone, new))
+    return changes
+
+
+class _Paths:
+    """The files and the names of a project's tests."""
+
+    def __init__(self, connection: Connection, project: int) -> None:
+        query = select(TEST.id, TEST.nodeid).where(TEST.project_id == project)
+        self._names: dict[int, tuple[str, str]] = {}
+        self._tests = defaultdict[str, set[int]](set)
+        for test, nodeid in connection.execute(query):
+            path, _, name = nodeid.partition("::")
+            self._names[test] = path, name
+            self._tests[path].add(test)
+
+    def find_pairs(
+        self, before: int, after: int, gone: int, new: int
+    ) -> set[tuple[int, int]]:
+        """Return the tests that have gone with their file, and the new ones that they are."""
+        olds = self._by_name(gone, absent_from=after)
+        news = self._by_name(new, absent_from=before)
+        pairs = set()
+        for name in olds.keys() & news.keys():
+            if len(olds[name]) == len(news[name]) == 1:
+                pairs.add((olds[name][0], news[name][0]))
+        return pairs
+
+    def _by_name(self, tests: int, *, absent_from: int) -> dict[str, list[int]]:
+        names = defaultdict[str, list[int]](list)
+        others = {*numbers_in(absent_from)}
+        for test in numbers_in(tests):
+            path, name = self._names.get(test, ("", ""))
+            if name and self._tests[path].isdisjoint(others):
+                names[name].append(test)
+        return names
