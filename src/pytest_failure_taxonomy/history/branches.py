@@ -55,7 +55,8 @@ class _End(NamedTuple):
     """How a test ended in one run."""
 
     run: Any
-    how: Literal["failed", "passed", "rerun"]
+    how: str
+    """`failed`, `passed` or `rerun`."""
 
 
 def judge_branches(ends: Iterable[Ended]) -> dict[int, list[BranchState]]:
@@ -75,12 +76,11 @@ def judge_branches(ends: Iterable[Ended]) -> dict[int, list[BranchState]]:
     )
     failed_on, passed_on = (defaultdict[str, set[int]](set) for _ in range(2))
     for run, failed, rerun, passed in ends:
-        for test in failed:
-            by_test[test][run.branch].append(_End(run, "failed"))
-        for test in rerun:
-            by_test[test][run.branch].append(_End(run, "rerun"))
-        for test in passed:
-            by_test[test][run.branch].append(_End(run, "passed"))
+        ends_of = {"failed": failed, "rerun": rerun, "passed": passed}
+        for how, tests in ends_of.items():
+            end = _End(run, how)
+            for test in tests:
+                by_test[test][run.branch].append(end)
         if run.commit_id is not None and not run.dirty:
             failed_on[run.commit_id] |= failed
             passed_on[run.commit_id] |= passed | rerun
@@ -104,7 +104,7 @@ def _judge_branch(
     has_failed = [end.how == "failed" for end in ends]
     counts = Counter(end.how for end in ends)
     changes = sum(one != other for one, other in pairwise(has_failed))
-    here = commits & {end.run.commit_id for end in ends}
+    here = commits and commits & {end.run.commit_id for end in ends}
     streak = 0
     while streak < len(ends) and ends[-1 - streak].how == ends[-1].how:
         streak += 1
@@ -128,8 +128,8 @@ def _judge_branch(
         runs=len(ends),
         changes=changes,
         commits=tuple(sorted(here)),
-        last_failed=max(
-            (end.run.started_at for end in ends if end.how != "passed"), default=None
+        last_failed=next(
+            (end.run.started_at for end in reversed(ends) if end.how != "passed"), None
         ),
     )
 

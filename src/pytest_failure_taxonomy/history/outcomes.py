@@ -122,18 +122,21 @@ def read_outcomes(
     runs = connection.execute(by_time).all()
     rosters = read_rosters(connection, {run.roster_id for run in runs})
     mask = bits_of(wanted)
-    members = {name: numbers_in(bits & mask) for name, bits in rosters.items()}
+    members = {name: {*numbers_in(bits & mask)} for name, bits in rosters.items()}
     failed_in = defaultdict[tuple[int, str | None], dict[int, Any]](dict)
     ends = []
     for run in runs:
-        ended = Ended(run, set(), set(), set())
-        outcomes = dict.fromkeys(members.get(run.roster_id, ()), "passed")
-        for test, outcome in (outcomes | by_run[run.number]).items():
-            if outcome in FAILING:
-                ended.failed.add(renames.latest(test))
-            elif outcome in ("flaky", "passed"):
-                there = ended.passed if outcome == "passed" else ended.rerun
-                there.add(renames.latest(test))
+        rows = by_run[run.number]
+        ended = Ended(
+            run, set(), set(), members.get(run.roster_id, set()) - rows.keys()
+        )
+        sides = dict.fromkeys(FAILING, ended.failed)
+        sides |= {"flaky": ended.rerun, "passed": ended.passed}
+        for test, outcome in rows.items():
+            if outcome in sides:
+                sides[outcome].add(test)
+        if renames.current:
+            ended = Ended(run, *({*map(renames.latest, some)} for some in ended[1:]))
         failed_there = failed_in[run.project_id, run.branch]
         if run.roster_id is None and run.reason is None:
             for test, past in failed_there.items():
