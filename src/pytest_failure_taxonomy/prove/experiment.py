@@ -369,7 +369,8 @@ class Experiments:
             return replace(outcome, result="other", words=f"it ended with {ended}")
         started = [answer["started"] for answer in answers if "started" in answer]
         expected = [*before, victim.nodeid]
-        if [nodeid for nodeid in started if nodeid in expected] != expected:
+        ran = [nodeid for nodeid in started if nodeid in expected]
+        if before and ran != expected:
             return replace(outcome, result="other", words=OTHER_ORDER)
         return outcome
 

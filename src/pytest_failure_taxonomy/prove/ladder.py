@@ -308,7 +308,8 @@ class Ladder:
         failing = trials.base if fails else self._find_polluters()
         if failing is None:
             return None
-        if passes and len(failing.before) == 1:
+        is_one = passes and len(failing.before) == 1 and failing.tree == "here"
+        if is_one:
             polluter = replace(trials.victim, nodeid=failing.before[0])
             # Such as a fixture of the module whose end fails: pytest charges it to the last test.
             if self._experiments.run(polluter).result == "failed":
