@@ -39,7 +39,7 @@ from pytest_failure_taxonomy.prove.rates import (
 )
 from pytest_failure_taxonomy.prove.search import fewest
 from pytest_failure_taxonomy.prove.shell import Program
-from pytest_failure_taxonomy.prove.trials import COMMAND_RUNS, PROBES, Trials
+from pytest_failure_taxonomy.prove.trials import PROBES, Trials
 from pytest_failure_taxonomy.taxonomy.judgement import Proof, ProofType
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import listed
@@ -433,16 +433,17 @@ class Ladder:
         if (proof := self._depends_on_axis(Count(failed=1, runs=1))) is not None:
             return proof
         trials.command_of(trials.base)
-        if self._own is not None:
-            trials.run_fresh(self._own, ENOUGH_FRESH - COMMAND_RUNS)
+        truly_alone = self._own or trials.base
         enough = ENOUGH if trials.why_no_forks else ENOUGH_IN_FORKS
         for _ in range(2 * enough):
             together = trials.ledger.tally_of_all_alone()
-            is_enough = together.fresh.runs >= ENOUGH_FRESH
             if trials.alone.runs.is_mixed or together.runs.runs >= enough:
                 break
             self._experiments.show("runs of the test", together.runs.runs + 1, enough)
-            trials.run(trials.base, is_fresh=not is_enough)
+            if together.fresh.runs < ENOUGH_FRESH:
+                trials.run(truly_alone, is_fresh=True)
+            else:
+                trials.run(trials.base)
         if trials.alone.runs.is_mixed:
             return self._comes_and_goes()
         return self._conclude_reproducible()
