@@ -30,21 +30,22 @@ class Program:
 
 def program_of(report: FailureReport) -> Program:
     """Return how the pytest of a report is called by people."""
-    order = report.order
+    words, order = reproduction_of(report).program, report.order
     if order is None:
-        return Program(words=reproduction_of(report).program)
-    options = []
+        return Program(words=words)
+    options: list[str] = []
     seed = order.seeds.get("randomly")
     if seed is not None:
         options += [f"--randomly-seed={seed}", "--randomly-dont-reorganize"]
     if "random_order" in order.seeds:
-        options += ["-p", "no:random_order"]
+        options.append("-pno:random_order")
     if order.distribution is not None:
-        options += ["-n", "0"]
+        options.append("-n0")
     hash_seed = order.seeds.get("hash")
+    missing = [option for option in options if option not in words.split()]
     return Program(
-        words=reproduction_of(report).program,
-        in_order=shlex.join(map(str, options)),
+        words=words,
+        in_order=shlex.join(missing),
         variables="" if hash_seed is None else f"PYTHONHASHSEED={hash_seed}",
     )
 

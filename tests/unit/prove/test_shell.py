@@ -6,7 +6,10 @@ import pytest
 
 from pytest_failure_taxonomy.prove.experiment import Conditions
 from pytest_failure_taxonomy.prove.ledger import Side
-from pytest_failure_taxonomy.prove.shell import Program, commands_of
+from pytest_failure_taxonomy.prove.shell import Program, commands_of, program_of
+from pytest_failure_taxonomy.taxonomy.order import Order
+from pytest_failure_taxonomy.taxonomy.values import replace
+from tests.helpers.reports import make_failure, make_report_value, make_run
 
 PLAIN = Program()
 IN_ORDER = "--randomly-seed=7 --randomly-dont-reorganize"
@@ -59,3 +62,26 @@ SEED = Conditions(seed=3, words="random.seed(3)", in_shell=None)
 def test_commands(program: Program, side: Side, commands: list[str]) -> None:
     """The shortest comes first; what a shell can't have gives none."""
     assert [*commands_of(program, side, "t.py::v")] == commands
+
+
+def test_an_order_that_the_run_had() -> None:
+    """Seeds are in the command once, and workers are none."""
+    order = Order(
+        workers={"main": "0"},
+        tests=1,
+        digest="0" * 16,
+        seeds={"hash": 3, "randomly": 7, "random_order": 1},
+        distribution="load",
+        truncated=False,
+    )
+    report = replace(
+        make_report_value(make_run(failures=(make_failure(),))), order=order
+    )
+    program = program_of(report)
+    assert program.in_order == f"{IN_ORDER} -pno:random_order -n0"
+    assert program.variables == "PYTHONHASHSEED=3"
+    invocation = replace(report.run.invocation, args=("--randomly-seed=7",))
+    report = replace(report, run=replace(report.run, invocation=invocation))
+    program = program_of(report)
+    assert "--randomly-seed=7" in program.words
+    assert program.in_order == "--randomly-dont-reorganize -pno:random_order -n0"
