@@ -153,7 +153,7 @@ def _prove_in_turn(
         tell(f"the recorded order is not known ({why}): that of now is taken")
     if why := experiments.why_no_forks:
         tell(f"every experiment takes a process of its own: {why}")
-    if plan := _plan_words(experiments):
+    if plan := plan_words(experiments):
         tell(plan)
     suspects: dict[tuple[str, ...], None] = {}
     not_tried: dict[str, str] = {}
@@ -175,7 +175,7 @@ def _prove_in_turn(
     return report, undecided
 
 
-def _plan_words(experiments: Experiments) -> str:
+def plan_words(experiments: Experiments) -> str:
     """Return what the steps of a cause take, where collecting the tests takes long."""
     seconds = experiments.seconds_to_collect
     if seconds < _LONG_TO_COLLECT:
