@@ -123,6 +123,7 @@ _NIGHTLY: Final = (
     "plugin/test_prove_surroundings.py::test_a_file_that_a_test_after_it_leaves",
     "plugin/test_prove_surroundings.py::test_a_file_that_a_test_before_it_leaves",
     "plugin/test_prove_surroundings.py::test_a_file_that_a_test_changes",
+    "plugin/test_prove_surroundings.py::test_a_file_that_an_earlier_run_left",
     "plugin/test_prove_surroundings.py::test_a_library_of_numbers_keeps_no_process_from_forking",
     "plugin/test_prove_surroundings.py::test_a_project_that_changes_the_order",
     "plugin/test_prove_surroundings.py::test_a_test_that_ends_otherwise_in_a_fork",

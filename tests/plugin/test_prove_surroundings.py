@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
@@ -91,6 +92,26 @@ def test_a_file_that_a_test_after_it_leaves(proofs: Proofs) -> None:
     assert (proof["state"], proof["nodeids"]) == ("out.txt", ["test_c.py::test_writes"])
     assert proof["command"].endswith(" test_b.py::test_reads")
     assert (proofs.runs.path / "out.txt").exists()  # nothing of the user's is removed
+
+
+@pytest.mark.parametrize("has_git", [True, False])
+def test_a_file_that_an_earlier_run_left(proofs: Proofs, *, has_git: bool) -> None:
+    """The test passes once, and leaves what it fails on: it is named itself."""
+    test = """\
+import os
+def test_once():
+    assert not os.path.exists("once.txt")
+    open("once.txt", "w").close()
+"""
+    proofs.runs.write({"test_it.py": test})
+    if has_git:
+        commit_all(proofs.runs.path)
+    proofs.runs.run()
+    time.sleep(2.1)  # what is written that late may be the run's
+    proofs.runs.run()
+    proof = proofs.prove_only()
+    assert (proof["type"], proof["status"]) == ("leftover.files", "proven")
+    assert (proof["state"], proof["nodeids"]) == ("once.txt", ["test_it.py::test_once"])
 
 
 @pytest.mark.parametrize("is_tracked", [True, False])

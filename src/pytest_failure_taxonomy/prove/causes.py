@@ -104,7 +104,7 @@ def prove_causes(
     )
     with ExitStack() as stack:
         copies = None
-        if leftovers.names:
+        if leftovers.names or leftovers.older:
             copies = stack.enter_context(Copies(experiments, leftovers))
             if copies.why_not:
                 tell(f"what the run has left can't be told apart: {copies.why_not}")

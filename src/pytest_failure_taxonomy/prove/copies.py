@@ -31,6 +31,8 @@ from pytest_failure_taxonomy.taxonomy.values import value
 _MOST_BYTES: Final = 300 << 20
 _MOST_FILES: Final = 30_000
 _NOT_COPIED: Final = NOT_SOURCES | {"__pycache__", "node_modules", ".git"}
+_MOST_OLDER: Final = 500
+_SOURCES: Final = (".py", ".pyi", ".pyx", ".so", ".pyd", ".toml", ".ini", ".cfg")
 _GRACE_NS: Final = 2_000_000_000
 """How long after the end of a run what it has started may still write."""
 
@@ -43,6 +45,8 @@ class Leftovers:
     """When it began, and when the last of it may have written."""
     names: tuple[str, ...] = ()
     """Files that were written while it ran, relative to pytest's root directory."""
+    older: tuple[str, ...] = ()
+    """Files from before it that are no sources, and that an earlier run may have left."""
     tracked: tuple[str, ...] = ()
     """Those of them that git knows, so that they were there before."""
     commit: str = "HEAD"
@@ -64,15 +68,36 @@ def leftovers_of(
     until_ns = began_ns + lasted_ns + _GRACE_NS
     between_ns = began_ns, until_ns
     names = {name for name, (_, at_ns) in files.items() if began_ns <= at_ns < until_ns}
-    if not names:
-        return Leftovers(between_ns=between_ns)
+    tracked = _tracked(rootdir)
+    before = {name: at_ns for name, (_, at_ns) in files.items() if at_ns < began_ns}
+    older = _find_older(before, tracked)
     then = report.environment.git
     commit = then.commit if then is not None else None
     return Leftovers(
         between_ns=between_ns,
         names=tuple(sorted(names)),
-        tracked=tuple(sorted(_tracked(rootdir) & names)),
+        older=older if len(older) <= _MOST_OLDER else (),
+        tracked=tuple(sorted(tracked & names)),
         commit=commit or "HEAD",
+    )
+
+
+def _find_older(before: Mapping[str, int], tracked: frozenset[str]) -> tuple[str, ...]:
+    """Return files that an earlier run may have left.
+
+    These are what git doesn't know; without git, what is newer than all sources.
+
+    Args:
+        before: times of writing by name.
+        tracked: the names that git knows.
+    """
+    sources = [name for name in before if name.endswith(_SOURCES)]
+    since = max((before[name] for name in sources), default=0)
+    return tuple(
+        name
+        for name, at_ns in sorted(before.items())
+        if not name.endswith(_SOURCES)
+        and (name not in tracked if tracked else at_ns > since)
     )
 
 
@@ -174,11 +199,12 @@ class Copies:
 
     def _clean(self, rootdir: Path, left: Collection[str]) -> None:
         """Remove what the run has left, and put back what it has changed."""
-        for name in {*self.leftovers.names} - {*left}:
+        leftovers = self.leftovers
+        for name in {*leftovers.names, *leftovers.older} - {*left}:
             path, earlier = rootdir / name, self._earlier / name
             if earlier.is_file():
                 shutil.copy2(earlier, path)
-            elif name not in self.leftovers.tracked:
+            elif name not in leftovers.tracked:
                 path.unlink(missing_ok=True)
 
 

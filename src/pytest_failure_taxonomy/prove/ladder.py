@@ -170,19 +170,19 @@ class Ladder:
         has left, with empty folders of the user.
         """
         trials = self.trials
-        base = trials.base
-        left = self._leftovers
-        if left and self._copies is not None and self._copies.unknown:
-            self._doubt = f"the run has changed {listed(self._copies.unknown, _SHOWN)}"
+        base, (left, older) = trials.base, self._leftovers
         only_file = replace(base, files=(self._climb.own_file,))
-        clean = replace(only_file, tree="clean copy") if left else only_file
-        sides = [clean, only_file]
+        clean = replace(only_file, tree="clean copy")
+        # Files from before the run may be a part of the project, without which it breaks.
+        with_older = replace(clean, left=older)
+        # Where it fails on one of these first, some of the files may be what decides.
+        with_files = {only_file, with_older} - {clean} if left or older else set()
+        sides = [clean, with_older, only_file] if with_files else [only_file]
         if self._climb.home is not None:
-            sides.insert(0, replace(clean, conditions=self._climb.home))
-        self._own = next(
-            (side for side in dict.fromkeys(sides) if self._fails_on(side)), None
-        )
-        if self._own is not None and (self._own != only_file or not left):
+            sides.insert(0, replace(sides[0], conditions=self._climb.home))
+        sides = [*dict.fromkeys(sides)]
+        self._own = next((side for side in sides if self._fails_on(side)), None)
+        if self._own is not None and self._own not in with_files:
             return None
         if not trials.why_no_forks:
             fresh = trials.run_fresh(base, 2, until_mixed=True)
@@ -193,18 +193,25 @@ class Ladder:
         if self._own is None:
             self._doubt = "where only its own file is collected it ends in another way"
             return self._depends_on_import(only_file)
-        named = listed(left, _SHOWN)
         result = trials.run(clean).result
         if result == "passed" and self._fails_on(replace(only_file, tree="copy")):
-            return self._depends_on_leftovers(left)
-        self._doubt = f"the run has written {named}, and without that it ends otherwise"
+            return self._depends_on_leftovers((*left, *older))
+        if left and self._own == only_file:
+            named = listed(left, _SHOWN)
+            self._doubt = (
+                f"the run has written {named}, and without that it ends otherwise"
+            )
         return None
 
     @property
-    def _leftovers(self) -> tuple[str, ...]:
-        """The files that the recorded run has left, where they are still there."""
-        is_here = self.trials.base.tree == "here"
-        return self._copies.leftovers.names if is_here and self._copies else ()
+    def _leftovers(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Files that the recorded run has left, and those that an earlier one may have."""
+        if self._copies is None or self.trials.base.tree != "here":
+            return (), ()
+        leftovers = self._copies.leftovers
+        if unknown := self._copies.unknown:
+            self._doubt = f"the run has changed {listed(unknown, _SHOWN)}"
+        return leftovers.names, leftovers.older
 
     def _fails_on(self, side: Side) -> bool:
         return self.trials.run(side, is_fresh=True).result == "failed"
@@ -292,9 +299,9 @@ class Ladder:
             trials.run(trials.after(some))
             return copies is not None and copies.has(file)
 
-        if not tests or leave(()) or not leave(tests):
-            return ()
-        return fewest(tests, leave)
+        if leave(()):
+            return (trials.victim.nodeid,)
+        return fewest(tests, leave) if tests and leave(tests) else ()
 
     def _depends_on_order(self, *, fails: bool, passes: bool) -> Proof | None:
         """Find tests after which it fails, or passes, where alone it does not.
