@@ -117,6 +117,7 @@ _NIGHTLY: Final = (
     "plugin/test_prove_commit.py",
     "plugin/test_prove_environment.py::test_a_release_with_a_c_extension",
     "plugin/test_prove_environment.py::test_an_old_version_that_does_not_fit_decides_nothing",
+    "plugin/test_prove_environment.py::test_the_release_is_found_from_the_history",
     "plugin/test_prove_environment.py::test_two_releases_together_and_one_that_is_gone",
     "plugin/test_prove_environment.py::test_what_is_undecided",
     "plugin/test_prove_surroundings.py::test_a_file_elsewhere",
