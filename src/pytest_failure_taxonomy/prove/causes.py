@@ -297,6 +297,9 @@ def _prove(
     if seconds < experiments.until - time.monotonic():
         others = tuple(nodeid for nodeid in natural if nodeid != victim.nodeid)
 
+    messages = [f.message for f in report.failures if f.nodeid == victim.nodeid]
+    said = " ".join([cause.what, *messages])
+
     def to_try(base: axes.Base, uses_random: bool) -> Iterator[axes.Axis]:  # noqa: FBT001
         known = axes.axes_of(
             experiments,
@@ -305,7 +308,7 @@ def _prove(
             uses_random=uses_random,
             recorded_at=recorded.time_of(report),
         )
-        return axes.likely_first(known, cause.what)
+        return axes.likely_first(known, said)
 
     climb = Climb(
         victim=victim,
