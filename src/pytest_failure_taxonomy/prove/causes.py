@@ -297,8 +297,10 @@ def _prove(
     if seconds < experiments.until - time.monotonic():
         others = tuple(nodeid for nodeid in natural if nodeid != victim.nodeid)
 
-    messages = [f.message for f in report.failures if f.nodeid == victim.nodeid]
-    said = " ".join([cause.what, *messages])
+    words = [cause.what]
+    for failure in report.failures:
+        if failure.nodeid == victim.nodeid and failure.exception is not None:
+            words += [failure.exception.type, failure.exception.message]
 
     def to_try(base: axes.Base, uses_random: bool) -> Iterator[axes.Axis]:  # noqa: FBT001
         known = axes.axes_of(
@@ -308,7 +310,7 @@ def _prove(
             uses_random=uses_random,
             recorded_at=recorded.time_of(report),
         )
-        return axes.likely_first(known, said)
+        return axes.likely_first(known, " ".join(words))
 
     climb = Climb(
         victim=victim,
