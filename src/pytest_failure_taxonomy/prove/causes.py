@@ -297,11 +297,6 @@ def _prove(
     if seconds < experiments.until - time.monotonic():
         others = tuple(nodeid for nodeid in natural if nodeid != victim.nodeid)
 
-    words = [cause.what]
-    for failure in report.failures:
-        if failure.nodeid == victim.nodeid and failure.exception is not None:
-            words += [failure.exception.type, failure.exception.message]
-
     def to_try(base: axes.Base, uses_random: bool) -> Iterator[axes.Axis]:  # noqa: FBT001
         known = axes.axes_of(
             experiments,
@@ -310,7 +305,7 @@ def _prove(
             uses_random=uses_random,
             recorded_at=recorded.time_of(report),
         )
-        return axes.likely_first(known, " ".join(words))
+        return axes.likely_first(known, _failure_words(report, cause, victim))
 
     climb = Climb(
         victim=victim,
@@ -341,6 +336,15 @@ def _prove(
         words = f"another cause for {listed(exceptions, _MOST_NAMED)}"
         proof = replace(proof, suspicions=(*proof.suspicions, words))
     return proof
+
+
+def _failure_words(report: FailureReport, cause: Cause, victim: Victim) -> str:
+    """Return what is known in words of how a test failed."""
+    words = [cause.what]
+    for failure in report.failures:
+        if failure.nodeid == victim.nodeid and failure.exception is not None:
+            words += [failure.exception.type, failure.exception.message]
+    return " ".join(words)
 
 
 def _exceptions(
