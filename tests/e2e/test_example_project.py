@@ -200,7 +200,7 @@ def test_what_is_proven_of_the_failures(
     assert said.err == ""
     out = [line.strip() for line in said.out.splitlines()]
     assert out[:5] == [
-        "5 causes, in at most 10 min and about 1,800 runs of some of the tests",
+        "5 causes, in at most 10 min",
         f"1. 1 x assert 10.7 == 12: test_the_tax (test_2_prices.py:8): {tax}",
         f"order-dependent, proven: passes alone (5 of 5), fails after {polluter} (5 of 5)",
         f"{polluter} leaves prices.RATE = 0.07 (was 0.2); with it put back test_the_tax passes",

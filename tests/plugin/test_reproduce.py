@@ -183,3 +183,28 @@ def test_an_experiment_starts_pytest_in_the_same_way(
     ) as runs:
         runs.start()
         assert runs.run(victim, is_fresh=True).result == "failed"
+
+
+@pytest.mark.parametrize(
+    ("args", "options"),
+    [
+        (("--rootdir", ".."), "--rootdir ."),
+        (("--rootdir=..", "-c", "../my.ini"), "--rootdir=. -c my.ini"),
+    ],
+)
+def test_paths_are_those_from_the_root_directory(
+    tmp_path: Path, args: tuple[str, ...], options: str
+) -> None:
+    """Where pytest was called in another folder, the command is for its root all the same."""
+    (tmp_path / "my.ini").write_text("[pytest]\n")
+    (tmp_path / "test_it.py").write_text("def test_it(): assert 0\n")
+    deep = tmp_path / "deep"
+    deep.mkdir()
+    path = str(tmp_path / "failure-report.json")
+    run_pytest(deep, "..", *args, f"--failure-taxonomy-report={path}")
+    run = reproduction_of(decode_report(read_report(Path(path))))
+    command = run.command("test_it.py::test_it")
+    assert f" {options} test_it.py::test_it" in command
+    at_start = {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    again = run_child(Path(run.folder), ["sh", "-c", command], env=at_start)
+    assert again.status == 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_failure_taxonomy.errors import SettingsError
+from pytest_failure_taxonomy.options import DEFAULT_REPORT
 from pytest_failure_taxonomy.prove import axes, recorded
 from pytest_failure_taxonomy.prove.copies import Copies, Leftovers, leftovers_of
 from pytest_failure_taxonomy.prove.experiment import (
@@ -23,7 +25,7 @@ from pytest_failure_taxonomy.prove.experiment import (
     Result,
     Victim,
 )
-from pytest_failure_taxonomy.prove.ladder import MOST_RUNS, Climb, Ladder
+from pytest_failure_taxonomy.prove.ladder import Climb, Ladder
 from pytest_failure_taxonomy.prove.progress import Progress
 from pytest_failure_taxonomy.prove.rates import ENOUGH_FRESH, FEWEST
 from pytest_failure_taxonomy.prove.shell import program_of
@@ -98,10 +100,8 @@ def prove_causes(
         answer(line)
 
     task = replace(task, tell=tell)
-    tell(
-        f"{counted(len(causes), 'cause')}, in at most {seconds_words(task.budget_seconds)} and "
-        f"about {len(causes) * MOST_RUNS:,} runs of some of the tests"
-    )
+    budget = seconds_words(task.budget_seconds)
+    tell(f"{counted(len(causes), 'cause')}, in at most {budget}")
     with ExitStack() as stack:
         copies = None
         if leftovers.names or leftovers.older:
@@ -123,7 +123,7 @@ def prove_causes(
             minutes = max(1, round(2 * task.budget_seconds / 60))
             tell(
                 f"{counted(undecided, 'cause')} not proven; "
-                f"to go on: failure-taxonomy prove --resume --budget {minutes}m"
+                f"to go on: {_command_to_go_on(task, path, minutes)}"
             )
     if changed := changed_files(files, _files_besides(path, setup.rootdir)):
         tell(f"the tests have left in {setup.rootdir}: {listed(changed, _MOST_FILES)}")
@@ -173,6 +173,15 @@ def _prove_in_turn(
         reasons = [f"{name} ({why})" for name, why in not_tried.items()]
         tell(f"not tried here: {', '.join(reasons)}")
     return report, undecided
+
+
+def _command_to_go_on(task: recorded.Task, path: Path, minutes: int) -> str:
+    words = ["failure-taxonomy", "prove", "--resume", "--budget", f"{minutes}m"]
+    if task.allows_effects:
+        words.append("--yes")
+    if path != Path(DEFAULT_REPORT):
+        words.append(str(path))
+    return shlex.join(words)
 
 
 def plan_words(experiments: Experiments) -> str:

@@ -44,11 +44,14 @@ class Leftovers:
     between_ns: tuple[int, int] = (0, 0)
     """When it began, and when the last of it may have written."""
     names: tuple[str, ...] = ()
-    """Files that were written while it ran, relative to pytest's root directory."""
+    """Files that were written while it ran, relative to pytest's root directory, and
+    since then those that are no sources."""
     older: tuple[str, ...] = ()
     """Files from before it that are no sources, and that an earlier run may have left."""
     tracked: tuple[str, ...] = ()
     """Those of them that git knows, so that they were there before."""
+    may_be_edited: bool = False
+    """Whether one of these was written since, which may be an edit of the user's."""
     commit: str = "HEAD"
     """What git has of them from before the run, unless that was not committed."""
 
@@ -67,7 +70,13 @@ def leftovers_of(
     lasted_ns = int((report.run.duration_seconds or 0.0) * 1e9)
     until_ns = began_ns + lasted_ns + _GRACE_NS
     between_ns = began_ns, until_ns
-    names = {name for name, (_, at_ns) in files.items() if began_ns <= at_ns < until_ns}
+    names = {
+        name
+        for name, (_, at_ns) in files.items()
+        if began_ns <= at_ns < until_ns
+        or (at_ns >= until_ns and not name.endswith(_SOURCES))
+    }
+    is_late = {name for name in names if files[name][1] >= until_ns}
     tracked = _tracked(rootdir)
     before = {name: at_ns for name, (_, at_ns) in files.items() if at_ns < began_ns}
     older = _find_older(before, tracked)
@@ -78,6 +87,7 @@ def leftovers_of(
         names=tuple(sorted(names)),
         older=older if len(older) <= _MOST_OLDER else (),
         tracked=tuple(sorted(tracked & names)),
+        may_be_edited=not is_late.isdisjoint(tracked),
         commit=commit or "HEAD",
     )
 
@@ -171,8 +181,11 @@ class Copies:
         return self._place.run(self._there, repeat, **more)
 
     def has(self, name: str) -> bool:
-        """Tell whether the last copy has a file now."""
-        return os.path.lexists(self._place.folder / self._within / name)
+        """Tell whether the last copy has a file now, or another one than git has."""
+        path, earlier = self._place.folder / self._within / name, self._earlier / name
+        if path.is_file() and earlier.is_file():
+            return path.read_bytes() != earlier.read_bytes()
+        return os.path.lexists(path)
 
     @property
     def unknown(self) -> tuple[str, ...]:

@@ -370,8 +370,10 @@ class Experiments:
         started = [answer["started"] for answer in answers if "started" in answer]
         expected = [*before, victim.nodeid]
         ran = [nodeid for nodeid in started if nodeid in expected]
-        if before and ran != expected:
+        if ran != expected and sorted(ran) == sorted(expected):
             return replace(outcome, result="other", words=OTHER_ORDER)
+        if before and ran != expected:
+            return replace(outcome, result="other", words=f"it ended with {ended}")
         return outcome
 
     def walk(self, victim: Victim, before: Sequence[str], every: int) -> int | None:

@@ -27,7 +27,6 @@ from pytest_failure_taxonomy.prove.rates import (
     ENOUGH_IN_FORKS,
     FEWEST,
     LEAST_FORKS,
-    MOST_PAIRS,
     NO_RUNS,
     Count,
     are_apart,
@@ -39,7 +38,7 @@ from pytest_failure_taxonomy.prove.rates import (
 )
 from pytest_failure_taxonomy.prove.search import fewest
 from pytest_failure_taxonomy.prove.shell import Program
-from pytest_failure_taxonomy.prove.trials import PROBES, Trials
+from pytest_failure_taxonomy.prove.trials import Trials
 from pytest_failure_taxonomy.taxonomy.judgement import Proof, ProofType
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import listed
@@ -54,10 +53,6 @@ _SHOWN: Final = 3
 _NO_TIME: Final = "time ran out"
 _CLEAR_SHIFT: Final = 0.3
 """By how much a rate changes before it is looked at more closely."""
-_ALONG_AXES: Final = 100
-"""Runs that all axes together take at most."""
-MOST_RUNS: Final = 2 * MOST_PAIRS + _MOST_FORKS + 3 * PROBES + _ALONG_AXES
-"""Runs that one cause takes at most, unless several tests are needed together."""
 
 
 @value
@@ -110,7 +105,7 @@ class Ladder:
         self._experiments, self._climb, self._copies = experiments, climb, copies
         self.trials = Trials(experiments, climb.victim, climb.program, copies, shuffles)
         self._suspicions = list(climb.suspicions)
-        self._comparison: tuple[ProofType, Comparison] | None = None
+        self._comparison: tuple[ProofType, Comparison, str] | None = None
         """What is being compared, until that is decided."""
         self._own: Side | None = None
         """How the test runs truly alone, where it fails so."""
@@ -221,6 +216,8 @@ class Ladder:
         trials, recorded = self.trials, self._climb.recorded or ()
         if self._copies is None or trials.base.tree != "here":
             return False
+        if self._copies.leftovers.may_be_edited:
+            return False  # that it passes now may be a fix
         clean = replace(trials.base, tree="clean copy", before=recorded)
         return trials.run(clean).result == "failed"
 
@@ -244,9 +241,9 @@ class Ladder:
             return None
         named = fewest(others, holds)
         failing = with_files(named)
-        if not self._compare("collection.polluted", failing, only_file):
-            return None
         words = " and ".join(named)
+        if not self._compare("collection.polluted", failing, only_file, state=words):
+            return None
         if trials.command_of(failing) is None:
             # What decides may be how many tests there are, and no import.
             why = f"it fails where {words} is collected, and no plain run shows that"
@@ -259,7 +256,7 @@ class Ladder:
         """Find which files that the run has left make it fail, or which test leaves them."""
         trials = self.trials
         failing_files = self._find_leftovers(left)
-        named = listed(failing_files, _SHOWN)
+        named = listed([*map(self._name_left, failing_files)], _SHOWN)
         trials.go_on_in_clean_copies()
         proof = self._depends_on_order(fails=False, passes=True)
         if proof is not None:
@@ -267,7 +264,7 @@ class Ladder:
             return replace(proof, suspicions=(*proof.suspicions, words))
         with_them = replace(trials.base, left=failing_files)
         if not failing_files or not self._compare(
-            "leftover.files", with_them, trials.base
+            "leftover.files", with_them, trials.base, state=named
         ):
             return self._proof(
                 "flaky", "undecided", state="files that the run has left"
@@ -279,6 +276,11 @@ class Ladder:
             leavers = self._find_leavers(failing_files[-1])
             proof = replace(proof, nodeids=leavers)
         return proof
+
+    def _name_left(self, name: str) -> str:
+        leftovers = self._copies.leftovers if self._copies is not None else None
+        is_tracked = leftovers is not None and name in leftovers.tracked
+        return f"{name} as it was changed" if is_tracked else name
 
     def _find_leftovers(self, left: tuple[str, ...]) -> tuple[str, ...]:
         clean = replace(self.trials.base, tree="clean copy")
@@ -369,7 +371,8 @@ class Ladder:
         trials, recorded = self.trials, self._climb.recorded or ()
         polluters = None
         for suspects in self._climb.suspects:
-            is_other = trials.victim.nodeid not in suspects
+            # In this run, too, they have to be those that ran before it.
+            is_other = {*suspects} <= {*recorded} - {trials.victim.nodeid}
             if is_other and trials.ends_after(suspects, "failed"):
                 polluters = suspects
                 break
@@ -524,13 +527,13 @@ class Ladder:
         """Return what was seen until time ran out; nothing that was tried on one side only."""
         trials = self.trials
         if self._comparison is not None:
-            sort, comparison = self._comparison
+            sort, comparison, words = self._comparison
             failing, pairs = comparison.failing, comparison.pairs
             if pairs.effect.failed and pairs.without.runs and not pairs.without.failed:
-                # The words of an axis say what decides.
-                if failing.words:
+                # The words say what decides, if there are any.
+                if words:
                     self._suspicions.append(_NO_TIME)
-                state = failing.words or _NO_TIME
+                state = words or _NO_TIME
                 passing = comparison.passing
                 return self._proof(sort, "suspected", failing, passing, state=state)
         alone = trials.alone.runs
@@ -597,11 +600,17 @@ class Ladder:
                     self._suspicions.append(words)
 
     def _compare(
-        self, sort: ProofType, failing: Side, passing: Side, *, is_steady: bool = False
+        self,
+        sort: ProofType,
+        failing: Side,
+        passing: Side,
+        *,
+        is_steady: bool = False,
+        state: str = "",
     ) -> bool:
         """Run both sides in pairs until they are apart or it is no use."""
         comparison = Comparison(failing, passing)
-        self._comparison = sort, comparison
+        self._comparison = sort, comparison, state or failing.words
         is_apart = self.trials.compare(comparison, is_steady=is_steady)
         if is_apart:
             with suppress(OutOfTime):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Final
@@ -32,6 +33,8 @@ def git(folder: Path, *arguments: str, hint: str = "") -> str:
             "that has to be a checkout"
         )
     if status:
+        if shutil.which("git") is None:
+            raise ExperimentError("git is not on PATH; it is needed for another commit")
         why = output.rpartition("\n")[2] or "no answer"
         raise ExperimentError(f"git {arguments[0]}: {why}{hint}")
     return output

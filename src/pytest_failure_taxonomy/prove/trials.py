@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Sequence
 from typing import Final
 
@@ -26,7 +27,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 _LONG_SECONDS: Final = 2.0
 """A run that takes longer is looked at twice, not more often."""
 _FEWEST_PROBES: Final = 4
-PROBES: Final = 60
+_PROBES: Final = 60
 _SECONDS_OF_PROBES: Final = 20.0
 """How often one pass over the tests before looks at the victim, and how long that may
 take."""
@@ -195,7 +196,7 @@ class Trials:
 
         walks = not (is_fresh or self.why_no_forks)
         if result == "failed" and len(before) > 1 and walks:
-            probes = min(PROBES, int(_SECONDS_OF_PROBES / self._seconds))
+            probes = min(_PROBES, int(_SECONDS_OF_PROBES / self._seconds))
             probes = max(_FEWEST_PROBES, probes)
             every = -(-len(before) // probes)
             self.experiments.show("one pass over the tests before it")
@@ -281,8 +282,8 @@ class Trials:
 
     def _next_command(self, side: Side) -> str | None:
         if side not in self._commands:
-            given = commands_of(self._program, side, self.victim.nodeid)
-            self._commands[side] = [*given]
+            commands = commands_of(self._program, side, self.victim.nodeid)
+            self._commands[side] = [*commands] if shutil.which("sh") else []
         return next(iter(self._commands[side]), None)
 
     def _run_command(self, side: Side, command: str) -> bool:

@@ -6,6 +6,7 @@ terminal belongs to the test; pytest reads its configuration by itself.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,9 @@ from pytest_failure_taxonomy.text import encodable, safe_text
 LONGEST_WORD: Final = 400
 """Characters; what is longer is no command for people."""
 _IS_PYTEST: Final = re.compile(r"(?:^|[/\\])(?:pytest|py\.test)(?:\.exe)?$")
+_TAKE_A_PATH: Final = frozenset(
+    {"-c", "--config-file", "--rootdir", "--confcutdir", "--ignore"}
+)
 _BEGINS_AN_OPTION: Final = ("-", "@")
 
 
@@ -63,7 +67,8 @@ def reproduction_of(report: FailureReport) -> Reproduction:
     is_pytest = is_recorded or any(map(_IS_PYTEST.search, args))
     lost: list[str] = []
     options: list[str] = []
-    for words in _options_of_tests(args if is_recorded else (), _files_of(report)):
+    for option in _options_of_tests(args if is_recorded else (), _files_of(report)):
+        words = _seen_from_root(option, report)
         if _can_be_given(" ".join(words)):
             options += words
         else:
@@ -86,6 +91,19 @@ def reproduction_of(report: FailureReport) -> Reproduction:
         missing=tuple(missing),
         other="" if is_pytest else shlex.join(args),
     )
+
+
+def _seen_from_root(option: tuple[str, ...], report: FailureReport) -> tuple[str, ...]:
+    """Return an option whose path, relative to where pytest was called, is one from the root."""
+    name, is_joined, path = option[0].partition("=")
+    path = path if is_joined else option[-1]
+    folder = report.surroundings and report.surroundings.folder
+    is_path = name in _TAKE_A_PATH and (is_joined or len(option) > 1)
+    if not is_path or not folder or os.path.isabs(path):
+        return option
+    rootdir = report.run.invocation.rootdir
+    place = os.path.relpath(os.path.join(folder, path), rootdir)
+    return (f"{name}={place}",) if is_joined else (*option[:-1], place)
 
 
 def start_of(report: FailureReport) -> tuple[list[str], list[str]]:

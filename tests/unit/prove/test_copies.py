@@ -104,13 +104,12 @@ def test_a_project_that_is_too_big_is_not_copied(
 
 
 def test_what_a_run_has_left(project: Path) -> None:
-    """It was written while the run lasted, and not before or since."""
+    """It was written while the run lasted, or since then if it is no source."""
     report = make_report_value(make_run(failures=(make_failure(),)))
-    began = report.run.started_at
     report = replace(report, run=replace(report.run, duration_seconds=10.0))
     at = recorded.time_of(report).timestamp()
-    for name, seconds in (("test_it.py", -60), ("data/left.txt", 5), ("link", 90)):
+    for name, seconds in (("test_it.py", 90), ("data/left.txt", 5), ("link", 90)):
         os.utime(project / name, (at + seconds,) * 2, follow_symlinks=False)
     leftovers = leftovers_of(report, take_files(project), project)
-    assert leftovers.names == ("data/left.txt",), began
-    assert leftovers.tracked == ()
+    assert leftovers.names == ("data/left.txt", "link")
+    assert (leftovers.tracked, leftovers.may_be_edited) == ((), False)
