@@ -8,6 +8,7 @@ import shlex
 import signal
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ from pytest_failure_taxonomy.cli import output
 from pytest_failure_taxonomy.cli.reports import load
 from pytest_failure_taxonomy.errors import HistoryError, SettingsError
 from pytest_failure_taxonomy.faces import append_proofs
-from pytest_failure_taxonomy.options import PROVING_VARIABLE
+from pytest_failure_taxonomy.options import DEFAULT_REPORT, PROVING_VARIABLE
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.text import first_line, safe_text
@@ -51,6 +52,7 @@ def prove(options: argparse.Namespace) -> int:
         offline=options.offline,
     )
     report = _load_agreed("prove", options)
+    _check_writable(path)
 
     def save(report: FailureReport) -> None:
         with output.writing_to(path):
@@ -92,6 +94,19 @@ def prove(options: argparse.Namespace) -> int:
     return int(not are_proven)
 
 
+def _check_writable(path: Path) -> None:
+    """Say before the work that its result can't be written.
+
+    Raises:
+        SettingsError: it can't be.
+    """
+    if not (os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)):
+        raise SettingsError(
+            f"prove: {path} can't be written, and what is proven goes into it; copy it to a "
+            "folder that can be"
+        )
+
+
 def bisect_step(options: argparse.Namespace) -> int:
     """Answer `git bisect run` whether a test fails as it did: good, bad or not to be told."""
     from pytest_failure_taxonomy.prove.commits import bisect_step as step
@@ -123,19 +138,33 @@ def _load_agreed(command: str, options: argparse.Namespace) -> FailureReport:
         return report
     path = setup.variables.get("PYTHONPATH")
     variables = [] if path is None else ["env", f"PYTHONPATH={path}"]
-    words = shlex.join(
-        [*variables, "python", *setup.python, "-m", "pytest", *setup.args]
-    )
-    # Whole, since what is bad may stand at the end; and in lines, since an agent gets no long ones.
-    shown = textwrap.fill(safe_text(words, sys.maxsize), _LONGEST_LINE)
-    runs = f"runs in {setup.folder}:\n{shown}"
+    words = [*variables, "python", *setup.python, "-m", "pytest", *setup.args]
+    runs = f"runs in {setup.folder}:\n{_wrap(words)}"
+    again = ["failure-taxonomy", command]
+    if options.report != DEFAULT_REPORT:
+        again.append(options.report)
     if not options.yes:
         raise SettingsError(
             f"{command}: anybody may have written {options.report}: {safe_text(', '.join(doubts))}"
-            f"\nto go on: failure-taxonomy {command} --yes, which {runs}"
+            f"\nto go on: {shlex.join([*again, '--yes'])}, which {runs}"
         )
     output.answer(f"{runs}\n")
     return report
+
+
+def _wrap(words: Sequence[str]) -> str:
+    """Return a command in lines, whole, that a shell takes as they are.
+
+    What is bad may stand at the end, and an agent gets no long lines.
+    """
+    safe = [safe_text(shlex.quote(word), sys.maxsize) for word in words]
+    lines = textwrap.wrap(
+        " ".join(word.replace(" ", "\0") for word in safe),
+        _LONGEST_LINE,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return " \\\n".join(lines).replace("\0", " ")
 
 
 def _remember(report: FailureReport, url: str | None) -> None:
