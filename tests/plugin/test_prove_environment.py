@@ -269,9 +269,9 @@ def test_an_old_version_that_does_not_fit_decides_nothing(
     shop.run()
     code, out, _ = prove(shop, capsys, "--good", str(good))
     assert code == 1
-    is_imported = f"ink is imported from {shop.site / 'ink/__init__.py'}, and not from"
-    assert any(is_imported in line for line in out)
-    assert out[-1] == "   undecided: with old versions it passes no more than now"
+    is_unused = f" is imported from {shop.site / 'ink'}/"
+    assert is_unused in out[-1]
+    assert out[-1].endswith(", and not from site-ink==1.0")
 
 
 def test_what_is_undecided(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
@@ -289,7 +289,7 @@ def test_what_is_undecided(shop: Shop, capsys: pytest.CaptureFixture[str]) -> No
     code, out, _ = prove(shop, capsys, *words)
     assert (code, out[-1]) == (
         1,
-        "   undecided: it fails with 1 old version put back, too (1 of 1)",
+        "   undecided: it fails with 1 old version put back, too",
     )
     code, out, _ = prove(shop, capsys, *words, "--budget", "1s")
     assert (code, out[-1].split(";")[0]) == (1, "   undecided: time ran out")

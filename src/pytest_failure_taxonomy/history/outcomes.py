@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise, product
 from operator import attrgetter
+from operator import or_ as or_bits
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -154,7 +155,7 @@ def read_rosters(connection: Connection, ids: Iterable[int | None]) -> dict[int,
     return {row.id: tests_of(row) for row in rows}
 
 
-def find_renames(connection: Connection) -> Renames:
+def find_renames(connection: Connection, project: int | None = None) -> Renames:
     """Return the tests whose files were renamed, which is seen from the runs.
 
     A test goes on under a new name if on a branch it is in no run from the first one with the new
@@ -162,9 +163,15 @@ def find_renames(connection: Connection) -> Renames:
     by its file alone; if no test of the old file is left then, and none of the new one was there
     before. Where two tests could be the same one, neither is. Runs that name no test that passed
     don't count.
+
+    Args:
+        connection: has begun a transaction.
+        project: the id of the only project that is looked at; `None` for all.
     """
     has_changed = func.count(RUN.roster_id.distinct()) > 1
     changing = select(RUN.project_id).group_by(RUN.project_id).having(has_changed)
+    if project is not None:
+        changing = changing.where(RUN.project_id == project)
     query = (
         select(RUN.project_id, RUN.branch, RUN.roster_id)
         .where(RUN.roster_id.is_not(None), RUN.project_id.in_(changing))
@@ -173,19 +180,24 @@ def find_renames(connection: Connection) -> Renames:
     runs = connection.execute(query).all()
     rosters = read_rosters(connection, {run.roster_id for run in runs})
     changes = []
-    for (project, _), of_branch in groupby(runs, attrgetter("project_id", "branch")):
+    for _, of_branch in groupby(runs, attrgetter("project_id", "branch")):
         sets = [rosters[run.roster_id] for run in of_branch]
-        sets = [bits for bits, _ in groupby(sets)]
-        changes += [(project, *change) for change in _find_changes(sets)]
+        changes += _find_changes([bits for bits, _ in groupby(sets)])
+    if not changes:
+        return Renames({})
+    tests = select(TEST.id, TEST.nodeid).where(TEST.project_id.in_(changing))
+    paths = {
+        row.id: row.nodeid.partition("::")[::2] for row in connection.execute(tests)
+    }
     pairs = set[tuple[int, int]]()
-    paths = dict[int, _Paths]()
-    for project, before, after, gone, new in changes:
-        if project not in paths:
-            paths[project] = _Paths(connection, project)
-        pairs |= paths[project].find_pairs(before, after, gone, new)
-    olds = Counter(old for old, _ in pairs)
-    news = Counter(new for _, new in pairs)
-    single = {old: new for old, new in pairs if olds[old] == news[new] == 1}
+    for change in changes:
+        olds = _tests_by_name(paths, change.gone, change.after)
+        news = _tests_by_name(paths, change.new, change.before)
+        for name in olds.keys() & news.keys():
+            pairs |= {*product(olds[name], news[name])}
+    olds_of = Counter(old for old, _ in pairs)
+    news_of = Counter(new for _, new in pairs)
+    single = {old: new for old, new in pairs if olds_of[old] == news_of[new] == 1}
     current = {}
     for old, new in single.items():
         current[old] = new
@@ -194,50 +206,37 @@ def find_renames(connection: Connection) -> Renames:
     return Renames(current)
 
 
-def _find_changes(sets: Sequence[int]) -> list[tuple[int, int, int, int]]:
-    """Return where tests left a branch for good and others came: before, after, gone, new."""
-    later = [0]
-    for bits in reversed(sets):
-        later.append(later[-1] | bits)
-    later.reverse()
-    changes, earlier = [], 0
-    for place, (before, after) in enumerate(pairwise(sets), 1):
-        earlier |= before
-        gone, new = before & ~later[place], after & ~earlier
+class _Change(NamedTuple):
+    """Where tests left a branch for good and others came."""
+
+    before: int
+    after: int
+    gone: int
+    new: int
+
+
+def _find_changes(sets: Sequence[int]) -> list[_Change]:
+    """Return the changes of a branch, by the sets of tests of its runs."""
+    later = [*accumulate(reversed(sets), or_bits)][::-1]
+    earlier = accumulate(sets, or_bits)
+    changes = []
+    for (before, after), had, rest in zip(
+        pairwise(sets), earlier, later[1:], strict=False
+    ):
+        gone, new = before & ~rest, after & ~had
         if gone and new:
-            changes.append((before, after, gone, new))
+            changes.append(_Change(before, after, gone, new))
     return changes
 
 
-class _Paths:
-    """The files and the names of a project's tests."""
-
-    def __init__(self, connection: Connection, project: int) -> None:
-        query = select(TEST.id, TEST.nodeid).where(TEST.project_id == project)
-        self._names: dict[int, tuple[str, str]] = {}
-        self._tests = defaultdict[str, set[int]](set)
-        for test, nodeid in connection.execute(query):
-            path, _, name = nodeid.partition("::")
-            self._names[test] = path, name
-            self._tests[path].add(test)
-
-    def find_pairs(
-        self, before: int, after: int, gone: int, new: int
-    ) -> set[tuple[int, int]]:
-        """Return the tests that have gone with their file, and the new ones that they are."""
-        olds = self._by_name(gone, absent_from=after)
-        news = self._by_name(new, absent_from=before)
-        pairs = set()
-        for name in olds.keys() & news.keys():
-            if len(olds[name]) == len(news[name]) == 1:
-                pairs.add((olds[name][0], news[name][0]))
-        return pairs
-
-    def _by_name(self, tests: int, *, absent_from: int) -> dict[str, list[int]]:
-        names = defaultdict[str, list[int]](list)
-        others = {*numbers_in(absent_from)}
-        for test in numbers_in(tests):
-            path, name = self._names.get(test, ("", ""))
-            if name and self._tests[path].isdisjoint(others):
-                names[name].append(test)
-        return names
+def _tests_by_name(
+    paths: Mapping[int, tuple[str, str]], tests: int, others: int
+) -> dict[str, list[int]]:
+    """Return tests by their names within their files, of files in which no other is."""
+    files = {paths[test][0] for test in numbers_in(others) if test in paths}
+    names = defaultdict[str, list[int]](list)
+    for test in numbers_in(tests):
+        file, name = paths.get(test, ("", ""))
+        if name and file not in files:
+            names[name].append(test)
+    return names

@@ -1131,6 +1131,21 @@ def _telling(ends: Iterable[Ended]) -> list[Ended]:
     ]
 
 
+def installed_at_last_pass(
+    history: History, report: FailureReport
+) -> dict[str, list[str]]:
+    """Return what was installed when the tests of each group of a report passed last.
+
+    Returns:
+        `name-version` of each distribution, by fingerprint; empty where that is not known.
+    """
+    groups = {group.fingerprint: group for group in report.groups}
+    if not groups:
+        return {}
+    with history.reading() as connection:
+        return _Earlier(connection, report).installed_by_group(groups)
+
+
 _TIMES_OF_RUNS: Final = (
     func.count().label("times"),
     func.min(RUN.started_at).label("first"),
@@ -1155,15 +1170,13 @@ class _Earlier:
             RUN.project_id == self._project,
             is_before(started_at(report), report.run.id),
         )
-        self._renames = find_renames(connection)
+        self._renames = find_renames(connection, self._project)
 
     def states_of(self, groups: Mapping[str, Group]) -> dict[str, GroupHistory]:
         """Return the states of groups by fingerprint."""
-        most = max(1, min(_TESTS_OF_A_GROUP, _TESTS_OF_A_RUN // len(groups)))
-        tests = self._find_tests(groups, most)
+        tests = self._find_tests(groups)
         seen = self._runs_by_fingerprint(groups, tests)
-        every = {*chain.from_iterable(tests.values())}
-        ends = self._read_ends(every)
+        ends = self._read_ends(chain.from_iterable(tests.values()))
         on_branches = judge_branches(_telling(ends))
         flaky = _flaky_rows(self._connection, on_branches)
         for test, of_test in on_branches.items():
@@ -1171,32 +1184,43 @@ class _Earlier:
                 is_broken = here.state == "broken" and here.streak >= FEWEST_FAILURES
                 if here.branch == self._branch and is_broken:
                     flaky.pop(test, None)
-        collected = self._report.summary.collected
         return {
             name: self._state(
-                seen.get(name, ()),
-                of_group,
-                flaky,
-                self._passes(ends, of_group, collected),
+                seen.get(name, ()), of_group, flaky, self._passes(ends, of_group)
             )
             for name, of_group in tests.items()
         }
 
-    def _read_ends(self, tests: Collection[int]) -> list[Ended]:
-        window = latest_runs([self._earlier], WINDOW_RUNS)
-        return read_outcomes(self._connection, window, tests, self._renames)
+    def installed_by_group(self, groups: Mapping[str, Group]) -> dict[str, list[str]]:
+        """Return what was installed when the tests of groups passed last."""
+        tests = self._find_tests(groups)
+        ends = self._read_ends(chain.from_iterable(tests.values()))
+        return {
+            name: self._installed_in(self._last(self._passes(ends, of_group)))
+            for name, of_group in tests.items()
+        }
 
-    def _passes(
-        self, ends: Iterable[Ended], tests: Collection[int], collected: int
-    ) -> list[Any]:
-        """Return the runs in which tests passed, or all tests of so many."""
-        stage = self._report.run.stage
+    def _read_ends(self, tests: Iterable[int]) -> list[Ended]:
+        window = latest_runs([self._earlier], WINDOW_RUNS)
+        return read_outcomes(self._connection, window, [*tests], self._renames)
+
+    def _passes(self, ends: Iterable[Ended], tests: Collection[int]) -> list[Any]:
+        """Return the runs in which tests passed, or all tests of as many as the run had."""
+        run, summary = self._report.run, self._report.summary
+        collected = summary.collected if tests else 1
         return [
             ended.run
             for ended in ends
             if not ended.passed.isdisjoint(tests)
-            or is_pass_of_all(ended.run, stage, collected)
+            or is_pass_of_all(ended.run, run.stage, collected)
         ]
+
+    def _on_branch(self, runs: Iterable[Any]) -> list[Any]:
+        return [run for run in runs if run.branch == self._branch]
+
+    def _last(self, passed: Sequence[Any]) -> Any:
+        """Return the last of some runs, on this run's branch if there is one."""
+        return (self._on_branch(passed) or passed or [None])[-1]
 
     def _runs_by_fingerprint(
         self, groups: Mapping[str, Group], tests: Mapping[str, Sequence[int]]
@@ -1250,12 +1274,9 @@ class _Earlier:
         )
         return sorted(self._connection.scalars(causes))
 
-    def _find_tests(
-        self,
-        groups: Mapping[str, Group],
-        most: int,
-    ) -> dict[str, list[int]]:
+    def _find_tests(self, groups: Mapping[str, Group]) -> dict[str, list[int]]:
         """Return the first tests of each group, as far as they are known."""
+        most = max(1, min(_TESTS_OF_A_GROUP, _TESTS_OF_A_RUN // len(groups)))
         digests = {}
         for name, group in groups.items():
             digests[name] = [*map(digest_of, group.nodeids[:most])]
@@ -1284,9 +1305,8 @@ class _Earlier:
             .group_by(RUN.branch)
         )
         rows = self._connection.execute(query).all()
-        passed = self._passes(self._read_ends(()), (), 1)
-        here = [run for run in passed if run.branch == self._branch]
-        return self._state(rows, (), {}, here if rows else ())
+        passed = self._on_branch(self._passes(self._read_ends(()), ()))
+        return self._state(rows, (), {}, passed if rows else ())
 
     def _state(
         self,
@@ -1295,16 +1315,19 @@ class _Earlier:
         flaky: Mapping[int, FlakyRow],
         passed: Sequence[Any],
     ) -> GroupHistory:
-        here = [run for run in passed if run.branch == self._branch]
-        last = (here or passed or [None])[-1]
-        last_passed = last and last.commit_id
-        changed = self._changed_since(last)
+        last = self._last(passed)
+        installed = self._installed_in(last)
+        new = replace(
+            _NEW,
+            last_passed_commit=last and last.commit_id,
+            distributions_changed=changed_versions(
+                installed, installed_in(self._report)
+            ),
+        )
         if not rows:
-            return replace(
-                _NEW, last_passed_commit=last_passed, distributions_changed=changed
-            )
+            return new
         first = min(rows, key=lambda row: (row.first, row.branch or ""))
-        own = [row.last for row in rows if row.branch == self._branch]
+        own = [row.last for row in self._on_branch(rows)]
         flaky_rows = [flaky[test] for test in tests if test in flaky]
         state: Literal["known", "flaky", "came_back"] = "known"
         failures = runs = 0
@@ -1312,32 +1335,29 @@ class _Earlier:
             state = "flaky"
             worst = max(flaky_rows, key=attrgetter("failures", "runs"))
             failures, runs = worst.failures, worst.runs
-        elif own and any(run.started_at > max(own) for run in here):
+        elif own and self._on_branch(passed) and last.started_at > max(own):
             state = "came_back"
         is_first = RUN.started_at == first.first
         on_branch = RUN.branch.is_not_distinct_from(first.branch)
         began = select(RUN.commit_id).where(self._earlier, is_first, on_branch)
-        return GroupHistory(
+        return replace(
+            new,
             state=state,
             first_seen=f"{first.first.isoformat()}Z",
             first_commit=self._connection.scalar(began.order_by(RUN.id).limit(1)),
             runs=sum(int(row.times) for row in rows),
-            last_passed_commit=last_passed,
-            distributions_changed=changed,
             flaky_failures=failures,
             flaky_runs=runs,
         )
 
-    def _changed_since(self, passed: Any) -> tuple[str, ...] | None:
-        """Return which distributions are others than in a run; `None` if there is none."""
-        if passed is None:
-            return None
+    def _installed_in(self, run: Any) -> list[str]:
+        """Return what was installed in a run; empty if there is none, or it is not known."""
+        number = run and run.number
         query = select(ENVIRONMENT.installed).join(
             RUNS, ENVIRONMENT.id == RUN.environment_id
         )
-        installed = self._connection.scalar(query.where(RUN.number == passed.number))
-        before = (installed or "").splitlines()
-        return changed_versions(before, installed_in(self._report))
+        installed = self._connection.scalar(query.where(RUN.number == number))
+        return (installed or "").splitlines()
 
 
 def changed_versions(

@@ -2,8 +2,7 @@
 
 What differs from the last pass is installed as it was then, each distribution without dependencies
 into a folder of the experiments' own. A fresh process with some of these folders on PYTHONPATH
-imports old versions where the environment has new ones, and the environment stays as it is. A run
-counts only if its process says that it has imported the old ones.
+imports old versions where the environment has new ones, and the environment stays as it is.
 
 Only wheels are installed: to build anything else is to run code of the package's.
 """
@@ -14,10 +13,11 @@ import os
 import platform
 import random
 import re
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import distributions
@@ -31,25 +31,16 @@ from pytest_failure_taxonomy.hooks.owners import normal_name
 from pytest_failure_taxonomy.prove import recorded
 from pytest_failure_taxonomy.prove.causes import causes_of, in_turn, tell_and_keep
 from pytest_failure_taxonomy.prove.experiment import (
+    Conditions,
     Experiments,
-    Outcome,
     OutOfTime,
 )
-from pytest_failure_taxonomy.prove.rates import (
-    FEWEST,
-    MOST_PAIRS,
-    NO_RUNS,
-    Count,
-    Pairs,
-    Tally,
-    Verdict,
-    compare,
-    make_proof,
-    passes_needed,
-)
+from pytest_failure_taxonomy.prove.ledger import Comparison, Side
+from pytest_failure_taxonomy.prove.rates import FEWEST, make_proof, passes_needed
 from pytest_failure_taxonomy.prove.search import fewest
+from pytest_failure_taxonomy.prove.shell import program_of
+from pytest_failure_taxonomy.prove.trials import Trials
 from pytest_failure_taxonomy.report.model import FailureReport
-from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.survive.machine import list_distributions
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import Cause, Proof
@@ -123,7 +114,7 @@ def find_releases(task: recorded.Task, source: Source) -> tuple[FailureReport, b
     """
     report = task.report
     chosen = causes_of(report, task.number)
-    find_last_pass = _find_in_report if source.good else _find_in_history
+    find_last_pass = find_in_report if source.good else find_in_history
     installed_then = find_last_pass(report, source)
     not_proven = len(chosen)
     with recorded.experiments_of(task, recorded.setup_of(report)) as experiments:
@@ -139,7 +130,7 @@ def find_releases(task: recorded.Task, source: Source) -> tuple[FailureReport, b
     return report, not not_proven
 
 
-def _find_in_report(_: FailureReport, source: Source) -> InstalledThen:
+def find_in_report(_: FailureReport, source: Source) -> InstalledThen:
     """Return what was installed in the run of a good report, if it has not failed, too."""
     good = load(Path(str(source.good)))
     environment = good.environment
@@ -153,28 +144,22 @@ def _find_in_report(_: FailureReport, source: Source) -> InstalledThen:
     return lambda cause: None if cause.key in failing else installed
 
 
-def _find_in_history(report: FailureReport, source: Source) -> InstalledThen:
+def find_in_history(report: FailureReport, source: Source) -> InstalledThen:
     """Return what was installed when the tests of a cause passed last.
 
-    The report says in a few words what has changed since then; the history has had all of it.
+    The report says in a few words what has changed since then; the history has all of it.
     """
     try:
         from pytest_failure_taxonomy.history import open_history  # slow
-        from pytest_failure_taxonomy.history.questions import changed_versions
-        from pytest_failure_taxonomy.history.tables import ENVIRONMENTS, installed_in
+        from pytest_failure_taxonomy.history.questions import installed_at_last_pass
 
-        now, rootdir = installed_in(report), report.run.invocation.rootdir
-        history = open_history(source.history, rootdir=rootdir, create=False)
-        with history, history.reading() as connection:
-            rows = connection.execute(ENVIRONMENTS.select()).all()
+        rootdir = report.run.invocation.rootdir
+        with open_history(source.history, rootdir=rootdir, create=False) as history:
+            installed = installed_at_last_pass(history, report)
     except HistoryError as error:
         raise SettingsError(f"prove: {error}; or {_GIVE_ONE}") from None
-    environments = {}
-    for row in rows:
-        installed = row.installed.splitlines()
-        environments[changed_versions(installed, now)] = installed
-    return lambda cause: (
-        environments.get(cause.history.distributions_changed) if cause.history else None
+    return lambda cause: next(
+        filter(None, map(installed.get, cause.fingerprints)), None
     )
 
 
@@ -266,6 +251,9 @@ class OldReleases:
                 check=False,
             )
         except subprocess.TimeoutExpired:
+            shutil.rmtree(
+                folder, ignore_errors=True
+            )  # else a half would count as whole
             raise OutOfTime from None
         except FileNotFoundError:
             return "neither pip nor uv is there to install it"
@@ -275,32 +263,33 @@ class OldReleases:
     def _folder(self, requirement: str) -> Path:
         return self.experiments.folder / f"site-{requirement}"
 
-    def run(self, repeat: recorded.Repeat, changes: Sequence[Change]) -> Outcome:
-        """Run a test with some distributions as they were, which are installed.
-
-        The outcome is `other` where an old version was not the one that was imported.
-        """
-        conditions = repeat.conditions
+    def put_back(self, conditions: Conditions, changes: Sequence[Change]) -> Conditions:
+        """Return conditions in which some distributions are as they were."""
+        if not changes:
+            return conditions
+        folders = [str(self._folder(change.requirement)) for change in changes]
         variables = {
             **os.environ,
             **self.experiments.setup.variables,
             **dict(conditions.variables),
         }
-        folders = [self._folder(change.requirement) for change in changes]
-        entries = [*map(str, folders), variables.get("PYTHONPATH")]
-        path = ("PYTHONPATH", os.pathsep.join(filter(None, entries)) or None)
-        outcome = self.experiments.run(
-            repeat.victim,
-            repeat.before,
-            replace(conditions, variables=(*conditions.variables, path)),
-            is_fresh=True,
-            tells_modules=True,
-        )
-        if outcome.result != "other":
-            for change, folder in zip(changes, folders, strict=True):
-                if why := _why_unused(change.name, folder, outcome):
-                    return replace(outcome, result="other", words=why)
-        return outcome
+        if inherited := variables.get("PYTHONPATH"):
+            folders.append(inherited)
+        path = ("PYTHONPATH", os.pathsep.join(folders))
+        return replace(conditions, variables=(*conditions.variables, path))
+
+    def why_unused(self, changes: Sequence[Change], modules: Mapping[str, str]) -> str:
+        """Return which module is imported as it is installed, although an old one is there."""
+        for change in changes:
+            folder = self._folder(change.requirement)
+            for copy in distributions(name=change.name):
+                site = Path(str(copy.locate_file("")))
+                for name, file in modules.items():
+                    path = Path(file)
+                    is_site = path.is_relative_to(site)
+                    if is_site and (folder / path.relative_to(site)).exists():
+                        return f"{name} is imported from {file}, and not from {folder.name}"
+        return ""
 
 
 def why_not_put_back(change: Change) -> str:
@@ -316,55 +305,73 @@ def why_not_put_back(change: Change) -> str:
     return _NOT_PUT_BACK.get(change.name, "")
 
 
-def _why_unused(name: str, folder: Path, outcome: Outcome) -> str:
-    """Return which module is imported as it is installed, although a folder has an old one."""
-    if str(folder) not in outcome.answer("path"):
-        return "PYTHONPATH has no effect, so that no old version is used"
-    modules = outcome.answer("modules")
-    places = [str(copy.locate_file("")) for copy in distributions(name=name)]
-    for path in folder.rglob("[!.]*"):
-        # `a/b/__init__.py`, `a/b.py` and `a/b.cpython-312-x86_64-linux-gnu.so` are all `a.b`.
-        stem = path.with_name(path.name.partition(".")[0]).relative_to(folder)
-        module = ".".join(stem.parts).removesuffix(".__init__")
-        used = Path(modules.get(module, folder))
-        if any(map(used.is_relative_to, places)):
-            return f"{module} is imported from {used}, and not from {folder.name}"
-    return ""
-
-
 class _Search:
-    """Looks for the fewest old versions with which a test passes.
+    """Looks for the fewest old versions with which a test passes, and compares them.
 
     Attributes:
-        passing: the fewest so far.
-        count: of the runs with those that were tried last.
+        tried: the changes that can be put back.
     """
 
-    def __init__(self, releases: OldReleases, repeat: recorded.Repeat) -> None:
+    def __init__(
+        self, report: FailureReport, repeat: recorded.Repeat, releases: OldReleases
+    ) -> None:
         self._releases, self._repeat = releases, repeat
-        self.passing: tuple[Change, ...] = ()
-        self.count = NO_RUNS
+        shuffles = random.Random(repeat.victim.nodeid)  # noqa: S311 - it guards nothing
+        self._trials = Trials(
+            releases.experiments,
+            repeat.victim,
+            program_of(report),
+            shuffles=shuffles,
+        )
+        self.tried: list[Change] = []
+        self._passing: tuple[Change, ...] = ()
         self._ask = cache(self._run)
 
-    def find(self, changes: tuple[Change, ...]) -> str:
-        """Find them among changes that are installed; return why there are none, else nothing."""
+    def prove(self, changes: Sequence[Change]) -> Proof:
+        """Return a proof that says which of the changes breaks the test."""
+        why = "time ran out"
+        with suppress(OutOfTime):
+            self.tried += filter(self._releases.install, changes)
+            why = self._find(tuple(self.tried))
+        if self._passing:
+            return self._compare()
+        return make_proof("environment", "undecided", state=why)
+
+    def _find(self, changes: tuple[Change, ...]) -> str:
+        """Find the fewest; return why there are none, else nothing."""
+        if not changes:
+            return "there is nothing to put back"
         now = self._ask(())
         if now != "failed":
             return f"it does not fail so with what is installed now ({now})"
         if self._passes(changes):
             fewest(changes, self._passes)
         elif self._ask(changes) == "failed":
-            old = counted(len(changes), "old version")
-            return f"it fails with {old} put back, too ({self.count})"
+            return self._why_no_difference(changes)
         # One that doesn't fit the rest may hide another one that decides.
         elif not any(self._passes((change,)) for change in changes):
             return "with old versions it passes no more than now"
         return ""
 
+    def _why_no_difference(self, changes: Sequence[Change]) -> str:
+        """Return why it fails as it does now: an old version may not have been imported."""
+        side = self._side(changes)
+        outcome = self._releases.experiments.run(
+            self._trials.victim,
+            side.before,
+            side.conditions,
+            is_fresh=True,
+            tells_modules=True,
+        )
+        modules = outcome.answer("modules") or {}
+        why = self._releases.why_unused(changes, modules)
+        old = counted(len(changes), "old version")
+        return why or f"it fails with {old} put back, too"
+
     def _passes(self, changes: tuple[Change, ...]) -> bool:
         is_passing = self._ask(changes) == "passed"
         if is_passing:
-            self.passing = changes
+            self._passing = changes
         return is_passing
 
     def _run(self, changes: tuple[Change, ...]) -> str:
@@ -373,10 +380,8 @@ class _Search:
         times = passes_needed(known.share) if known.failed else 1
         if not changes:
             times = max(times, FEWEST)
-        self.count = NO_RUNS
         for _ in range(times):
-            outcome = self._releases.run(self._repeat, changes)
-            self.count = self.count.plus(outcome.result)
+            outcome = self._trials.run(self._side(changes), is_fresh=True)
             if outcome.result != "passed":
                 break
         words: str = outcome.result
@@ -387,38 +392,31 @@ class _Search:
         self._releases.tell(f"   with {shown}: {words}")
         return words
 
+    def _side(self, changes: Sequence[Change]) -> Side:
+        conditions = self._releases.put_back(self._repeat.conditions, changes)
+        return Side(before=self._repeat.before, conditions=conditions)
 
-def compare_sides(
-    run_with: Callable[[], str], run_without: Callable[[], str], chance: random.Random
-) -> tuple[Count, Count, Literal["proven", "suspected", "undecided"]]:
-    """Run two sides in pairs until they are told apart; return their counts, and what they show.
-
-    The order within a pair is random: what else changes meanwhile, such as the load, falls on both
-    alike. Where the time runs out before, a difference is suspected at most.
-
-    Args:
-        run_with: runs the test where it fails; returns the result.
-        run_without: the same where it passes.
-        chance: decides which is first.
-    """
-    sides = {"effect": run_with, "without": run_without}
-    pairs = Pairs()
-    verdict: Verdict = "go on"
-    with suppress(OutOfTime):
-        for _ in range(2 * MOST_PAIRS):
-            for name in chance.sample([*sides], 2):
-                count: Count = getattr(pairs, name).plus(sides[name]())
-                pairs = replace(pairs, **{name: count})
-            effect, without = Tally(fresh=pairs.effect), Tally(fresh=pairs.without)
-            verdict = compare(pairs, effect, without)
-            if verdict != "go on":
-                break
-    status: Literal["proven", "suspected", "undecided"] = "undecided"
-    if verdict == "apart":
-        status = "proven"
-    elif verdict == "go on" and pairs.effect.failed and pairs.without.runs:
-        status = "suspected"  # time ran out, and both sides were seen
-    return pairs.effect, pairs.without, status
+    def _compare(self) -> Proof:
+        """Compare what is installed with the fewest old versions; without time it is suspected."""
+        changes, trials = self._passing, self._trials
+        comparison = Comparison(self._side(()), self._side(changes))
+        status: Literal["proven", "suspected", "undecided"] = "undecided"
+        try:
+            if trials.compare(comparison):
+                status = "proven"
+        except OutOfTime:
+            pairs = comparison.pairs
+            if pairs.effect.failed and pairs.without.runs:
+                status = "suspected"
+        return make_proof(
+            "environment",
+            status,
+            comparison.pairs.effect,
+            comparison.pairs.without,
+            other=" and ".join(str(change.old) for change in changes),
+            state=" with ".join(change.now for change in changes),
+            command=trials.verified_command(comparison.failing),
+        )
 
 
 def _prove(
@@ -428,37 +426,14 @@ def _prove(
     releases: OldReleases,
 ) -> Proof:
     """Return a proof that says which release breaks the first test of a cause."""
-    repeat = recorded.repeat_of(report, cause, releases.experiments)
     names = [*map(str, changes)]
     releases.tell(f"   since the last pass: {listed(names, len(names)) or 'no change'}")
-    search = _Search(releases, repeat)
-    installed: list[Change] = []
-    why = "there is nothing to put back"
-    try:
-        installed += filter(releases.install, changes)
-        if installed:
-            why = search.find(tuple(installed))
-    except OutOfTime:
-        why = "time ran out"
-    passing = search.passing
+    repeat = recorded.repeat_of(report, cause, releases.experiments)
+    search = _Search(report, repeat, releases)
+    proof = search.prove(changes)
+    if proof.status == "proven":
+        return proof
     suspicions = tuple(
-        f"{change}, not tried" for change in changes if change not in installed
+        f"{change}, not tried" for change in changes if change not in search.tried
     )
-    if not passing:
-        return make_proof("environment", "undecided", state=why, suspicions=suspicions)
-    # Without time it comes to no run, and the fewest so far are suspected.
-    effect, without, status = compare_sides(
-        lambda: releases.run(repeat, ()).result,
-        lambda: releases.run(repeat, passing).result,
-        random.Random(repeat.victim.nodeid),  # noqa: S311 - it guards nothing
-    )
-    return make_proof(
-        "environment",
-        status,
-        effect,
-        without,
-        other=" and ".join(str(change.old) for change in passing),
-        state=" with ".join(change.now for change in passing),
-        command=reproduction_of(report).command(repeat.victim.nodeid),
-        suspicions=() if status == "proven" else suspicions,
-    )
+    return replace(proof, suspicions=suspicions)
