@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import pairwise
@@ -102,21 +102,20 @@ def _judge_branch(
     branch: str | None, ends: Sequence[_End], commits: set[str]
 ) -> BranchState:
     has_failed = [end.how == "failed" for end in ends]
-    counts = Counter(end.how for end in ends)
+    failed = [end.run for end in ends if end.how != "passed"]
     changes = sum(one != other for one, other in pairwise(has_failed))
     here = commits and commits & {end.run.commit_id for end in ends}
     streak = 0
     while streak < len(ends) and ends[-1 - streak].how == ends[-1].how:
         streak += 1
-    failures = len(ends) - counts["passed"]
     first = ends[-streak].run
     state: State | None = None
-    if failures:
+    if failed:
         state = "broken" if has_failed[-1] else "healthy again"
-        goes_both_ways = here or counts["rerun"] or changes >= CHANGES_OF_MIND
+        has_rerun = any(end.how == "rerun" for end in ends)
+        goes_both_ways = here or has_rerun or changes >= CHANGES_OF_MIND
         if goes_both_ways and not _is_over(ends, streak):
-            state = "flaky"
-            first = next(end.run for end in ends if end.how != "passed")
+            state, first = "flaky", failed[0]
     return BranchState(
         branch=branch,
         state=state,
@@ -124,13 +123,11 @@ def _judge_branch(
         since_run=first.id,
         since_commit=first.commit_id,
         streak=streak,
-        failures=failures,
+        failures=len(failed),
         runs=len(ends),
         changes=changes,
         commits=tuple(sorted(here)),
-        last_failed=next(
-            (end.run.started_at for end in reversed(ends) if end.how != "passed"), None
-        ),
+        last_failed=failed[-1].started_at if failed else None,
     )
 
 

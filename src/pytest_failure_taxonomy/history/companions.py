@@ -93,6 +93,16 @@ def find_clusters(
     return sorted(clusters, key=lambda cluster: (-len(cluster), cluster))
 
 
+def group_by_runs(
+    failed: Mapping[int, int], known: Mapping[int, int]
+) -> list[tuple[int, ...]]:
+    """Return all tests in their order, each cluster of `find_clusters` where its first one is."""
+    clusters: dict[int, tuple[int, ...]] = {test: (test,) for test in failed}
+    for cluster in find_clusters(failed, known):
+        clusters |= dict.fromkeys(cluster, cluster)
+    return [*dict.fromkeys(clusters.values())]
+
+
 def _join(sets: Sequence[int]) -> list[list[int]]:
     """Return clusters of sets of runs, each by their places, that are near enough to each other.
 

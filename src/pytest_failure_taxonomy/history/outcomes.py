@@ -36,6 +36,7 @@ from pytest_failure_taxonomy.history.tables import (
 
 FAILING: Final = ("failed", "error", "in_flight")
 """Outcomes of tests that failed."""
+_ENDS: Final = dict.fromkeys(FAILING, "failed") | {"flaky": "flaky", "passed": "passed"}
 NEWEST_FIRST: Final = (RUN.started_at.desc(), RUN.id.desc())
 """The order of runs; ids tell runs apart that began at the same time."""
 OLDEST_FIRST: Final = (RUN.started_at, RUN.id)
@@ -115,10 +116,8 @@ def read_outcomes(
         tests = connection.scalars(failed).all()
     wanted = renames.all_of(tests)
     by_run = defaultdict[int, dict[int, str]](dict)
-    for number, test, outcome in map(
-        tuple, rows_with(connection, query, OUTCOME.test_id, wanted)
-    ):
-        by_run[number][test] = outcome
+    for row in rows_with(connection, query, OUTCOME.test_id, wanted):
+        by_run[row.run_number][row.test_id] = row.outcome
     by_time = select(window).order_by(window.c.started_at, window.c.id)
     runs = connection.execute(by_time).all()
     rosters = read_rosters(connection, {run.roster_id for run in runs})
@@ -128,22 +127,19 @@ def read_outcomes(
     ends = []
     for run in runs:
         rows = by_run[run.number]
-        ended = Ended(
-            run, set(), set(), members.get(run.roster_id, set()) - rows.keys()
-        )
-        sides = dict.fromkeys(FAILING, ended.failed)
-        sides |= {"flaky": ended.rerun, "passed": ended.passed}
+        tests_by_end = defaultdict[str | None, set[int]](set)
         for test, outcome in rows.items():
-            if outcome in sides:
-                sides[outcome].add(test)
-        if renames.current:
-            ended = Ended(run, *({*map(renames.latest, some)} for some in ended[1:]))
+            tests_by_end[_ENDS.get(outcome)].add(renames.latest(test))
+        others = members.get(run.roster_id, set()) - rows.keys()
+        passed = tests_by_end["passed"]
+        passed.update(map(renames.latest, others) if renames.current else others)
         failed_there = failed_in[run.project_id, run.branch]
         if run.roster_id is None and run.reason is None:
             for test, past in failed_there.items():
                 if is_pass_of_all(run, past.stage, past.collected):
-                    ended.passed.add(test)
-        failed_there |= dict.fromkeys(ended.failed, run)
+                    passed.add(test)
+        failed_there |= dict.fromkeys(tests_by_end["failed"], run)
+        ended = Ended(run, tests_by_end["failed"], tests_by_end["flaky"], passed)
         ends.append(ended)
     return ends
 

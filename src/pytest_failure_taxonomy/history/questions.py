@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
 from math import fsum
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, Literal
 
 from sqlalchemy import (
@@ -33,7 +33,7 @@ from pytest_failure_taxonomy.history.branches import (
     judge_branches,
     wilson_interval,
 )
-from pytest_failure_taxonomy.history.companions import comparable_tests, find_clusters
+from pytest_failure_taxonomy.history.companions import comparable_tests, group_by_runs
 from pytest_failure_taxonomy.history.database import History
 from pytest_failure_taxonomy.history.outcomes import (
     FAILING,
@@ -64,6 +64,7 @@ from pytest_failure_taxonomy.history.tables import (
     FAILURES,
     MAX_NODEID,
     OUTCOME,
+    OUTCOMES,
     PROJECT,
     PROJECTS,
     PROOF,
@@ -75,6 +76,7 @@ from pytest_failure_taxonomy.history.tables import (
     TEST,
     TESTS,
     TRIAL,
+    bits_of,
     branch_of,
     clean_text,
     digest_of,
@@ -86,6 +88,7 @@ from pytest_failure_taxonomy.history.tables import (
     started_at,
     storm_of,
 )
+from pytest_failure_taxonomy.history.versions import changed_versions
 from pytest_failure_taxonomy.report.build import NO_PROOF
 from pytest_failure_taxonomy.report.model import CODEC, FailureReport
 from pytest_failure_taxonomy.report.summary import proof_words
@@ -96,15 +99,13 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     Verdict,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace, value
-from pytest_failure_taxonomy.taxonomy.words import and_more, counted
+from pytest_failure_taxonomy.taxonomy.words import counted
 
 UNCLASSIFIED: Final = "UNKNOWN"
 WINDOW_RUNS: Final = 1_000
 """How many runs, the latest ones, tell which tests are flaky."""
 WORTH_QUARANTINE: Final = 0.02
 """The rate of failures from which a flaky test costs more than it tells: one run in fifty."""
-MAX_CHANGES: Final = 4
-"""Distributions that are named of those that have changed."""
 _DIGITS: Final = 6
 """Of seconds; what is beyond them depends on the order in which they were added up."""
 _ORDER_OF_CAUSES: Final = (CAUSE.fingerprint, CAUSE.project_id)
@@ -277,15 +278,13 @@ def find_top(
             failures,
             func.sum(RUN_CAUSE.seconds).label("seconds"),
         )
-        .join(CAUSES, CAUSE.id == RUN_CAUSE.cause_id)
+        .join(CAUSES)
+        .join(RUNS, RUN.number == RUN_CAUSE.run_number)
+        .where(*runs, *causes)
         .group_by(RUN_CAUSE.cause_id, CAUSE.fingerprint, CAUSE.project_id)
         .order_by(times.desc(), failures.desc(), *_ORDER_OF_CAUSES)
         .limit(limit if each else 10 * limit)
     )
-    if runs:
-        counts = counts.join(RUNS, RUN.number == RUN_CAUSE.run_number).where(*runs)
-    if causes:
-        counts = counts.where(*causes)
     best = counts.subquery()
     query = (
         select(
@@ -320,22 +319,17 @@ def find_top(
             return rows
         # Sets of runs are whole numbers with one bit a run.
         window = latest_runs([*runs, _NO_STORM], WINDOW_RUNS)
-        every_run = 0
-        for number in connection.scalars(select(window.c.number)):
-            every_run |= 1 << number
+        every_run = bits_of(connection.scalars(select(window.c.number)))
         had = dict.fromkeys(ids.values(), 0)
         is_in_window = window.c.number == RUN_CAUSE.run_number
         of_causes = select(RUN_CAUSES).join(window, is_in_window)
         for run_cause in rows_with(connection, of_causes, RUN_CAUSE.cause_id, ids):
             had[ids[run_cause.cause_id]] |= 1 << run_cause.run_number
-    clusters: dict[int, tuple[int, ...]] = {place: (place,) for place in had}
-    for cluster in find_clusters(had, dict.fromkeys(had, every_run)):
-        clusters |= dict.fromkeys(cluster, cluster)
+    clusters = group_by_runs(had, dict.fromkeys(had, every_run))
     return [
         _join_causes([rows[member] for member in cluster])
-        for place, cluster in clusters.items()
-        if place == cluster[0]
-    ][:limit]
+        for cluster in clusters[:limit]
+    ]
 
 
 def _join_causes(rows: Sequence[TopRow]) -> TopRow:
@@ -370,20 +364,19 @@ def count_periods(
 
 def _count_period(begins: str, runs: Sequence[Any]) -> Period:
     failed = [run for run in runs if run.reason is not None]
-    reasons = Counter(run.reason for run in failed)
     seconds = defaultdict[str, list[float]](list)
     for run in failed:
         seconds[run.reason].append(run.duration_seconds or 0.0)
+    minutes = {reason: fsum(lost) / 60 for reason, lost in sorted(seconds.items())}
+    reasons = {reason: len(lost) for reason, lost in sorted(seconds.items())}
     return Period(
         begins=begins,
         runs=len(runs),
         failed=len(failed),
-        unclassified=reasons[UNCLASSIFIED],
-        minutes_lost=fsum(run.duration_seconds or 0.0 for run in failed) / 60,
-        reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
-        minutes_by_reason={
-            reason: fsum(lost) / 60 for reason, lost in sorted(seconds.items())
-        },
+        unclassified=reasons.get(UNCLASSIFIED, 0),
+        minutes_lost=fsum(chain(*seconds.values())) / 60,
+        reasons=dict(sorted(reasons.items(), key=itemgetter(1), reverse=True)),
+        minutes_by_reason=minutes,
     )
 
 
@@ -503,8 +496,7 @@ def find_flaky(
         rows = _flaky_rows(connection, judge_branches(ends))
         # By their places, so that nothing depends on the tests' ids in this database.
         order = sorted(rows, key=lambda test: (-rows[test].failures, rows[test].nodeid))
-        shown = [*range(len(order))]
-        clusters: dict[int, tuple[int, ...]] = {}
+        clusters: list[tuple[int, ...]] = [(place,) for place in range(len(order))]
         if not each:
             failed, known = _sets_of_runs(order, ends)
             is_telling = len(comparable_tests(failed, known)[0]) > 1
@@ -514,21 +506,22 @@ def find_flaky(
                     f"in the latest {counted(len(ends), 'run')} to tell which fail together; add "
                     "more, with all of their tests, by: failure-taxonomy history add REPORT"
                 )
-            for cluster in find_clusters(failed, known):
-                clusters[cluster[0]] = cluster
-                shown = [place for place in shown if place not in cluster[1:]]
+            clusters = group_by_runs(failed, known)
         if not alone:
-            shown = [place for place in shown if place in clusters]
-        tests = [order[place] for place in shown[:limit]]
-        types = _types_of(connection, window, renames, ends, tests)
+            clusters = [cluster for cluster in clusters if len(cluster) > 1]
+        shown = [[order[place] for place in cluster] for cluster in clusters[:limit]]
+        firsts = [tests[0] for tests in shown]
+        types = _types_of(connection, window, renames, ends, firsts)
         flaky = []
-        for place, test in zip(shown, tests, strict=False):
-            row = replace(rows[test], **types.get(test, {}))
-            if cluster := clusters.get(place, ()):
-                members = [order[member] for member in cluster]
-                common = _in_common(connection, window, renames, members)
-                others = tuple(rows[member].nodeid for member in members[1:])
-                row = replace(row, companions=others, common=common)
+        for tests in shown:
+            first, *others = tests
+            row = replace(rows[first], **types.get(first, {}))
+            if others:
+                row = replace(
+                    row,
+                    companions=tuple(rows[other].nodeid for other in others),
+                    common=_in_common(connection, window, renames, tests),
+                )
             flaky.append(row)
         return flaky
 
@@ -632,18 +625,13 @@ def find_new_tests(
                 f"history: it has no run of {name} before that of the report, so every test would "
                 "be new; add earlier ones by: failure-taxonomy history add REPORT"
             )
+        had = bits_of(connection.scalars(of_earlier))
         rosters = connection.scalars(select(RUN.roster_id).where(earlier).distinct())
-        had = 0
         for roster in read_rosters(connection, rosters).values():
             had |= roster
-        rows = [*rows_with(connection, named, TEST.digest, digests)]
-        ids = [row.id for row in rows if not had >> row.id & 1]
-        failed = rows_with(connection, of_earlier, OUTCOME.test_id, ids)
-        new = set(ids).difference(row.test_id for row in failed)
-        for row in rows:
-            if row.id not in new:
-                del digests[row.digest]
-    return [*digests.values()]
+        rows = rows_with(connection, named, TEST.digest, digests)
+        known = {row.digest for row in rows if had >> row.id & 1}
+    return [nodeid for digest, nodeid in digests.items() if digest not in known]
 
 
 def _flaky_rows(
@@ -652,14 +640,15 @@ def _flaky_rows(
     """Return the tests that are flaky on a branch, by id."""
     flaky = dict[int, list[BranchState]]()
     for test, of_test in states.items():
-        if any(on_branch.state == "flaky" for on_branch in of_test):
-            # A branch that tells of a flaky commit by its passes alone counts, too.
-            flaky[test] = [
-                on_branch
-                for on_branch in of_test
-                if on_branch.state == "flaky"
-                or (on_branch.state is None and on_branch.commits)
-            ]
+        # A branch that tells of a flaky commit by its passes alone counts, too.
+        branches = [
+            on_branch
+            for on_branch in of_test
+            if on_branch.state == "flaky"
+            or (on_branch.state is None and on_branch.commits)
+        ]
+        if "flaky" in map(attrgetter("state"), branches):
+            flaky[test] = branches
     nodeids = _nodeids_of(connection, flaky)
     rows = {}
     for test, branches in flaky.items():
@@ -723,21 +712,20 @@ def _in_common(
         .where(FAILURE.test_id.in_(renames.all_of(tests)))
         .group_by(FAILURE.test_id, FAILURE.message, CAUSE.title)
     )
-    levels = [(defaultdict[str, set[int]](set), Counter[str]()) for _ in range(3)]
+    tests_by_words = defaultdict[tuple[int, str], set[int]](set)
+    failures = Counter[tuple[int, str]]()
     for failed, message, title, times in connection.execute(query):
-        test = renames.latest(failed)
-        texts = (title, message, message.partition(":")[0])
-        for (tests_by_text, failures), text in zip(levels, texts, strict=True):
-            tests_by_text[text].add(test)
-            failures[text] += times
-    for tests_by_text, failures in levels:
-        most = max(
-            tests_by_text,
-            key=lambda text: (len(tests_by_text[text]), failures[text], text),
-            default="",
-        )
-        if most and 2 * len(tests_by_text[most]) > len(tests):
-            return most
+        for words in enumerate((title, message, message.partition(":")[0])):
+            tests_by_words[words].add(renames.latest(failed))
+            failures[words] += times
+
+    def rank(words: tuple[int, str]) -> tuple[int, int, int, str]:
+        level, text = words
+        return level, -len(tests_by_words[words]), -failures[words], text
+
+    for words in sorted(tests_by_words, key=rank):
+        if words[1] and 2 * len(tests_by_words[words]) > len(tests):
+            return words[1]
     return None
 
 
@@ -758,20 +746,16 @@ def _types_of(
                 "status": "suspected",
                 "evidence": suspicion.evidence,
             }
-    # The few causes first: tests may have very many failures.
     proofs = read_proofs(connection)
-    causes = select(*CAUSE["id", "project_id", "fingerprint"])
+    of_tests = select(FAILURE.test_id, *CAUSE["project_id", "fingerprint"])
+    of_tests = of_tests.join(CAUSES).distinct()
     names = sorted({name for _, name in proofs})
-    proven = {}
-    for row in rows_with(connection, causes, CAUSE.fingerprint, names):
-        if proof := proofs.get((row.project_id, row.fingerprint)):
-            proven[row.id] = proof
-    failed_of = select(*FAILURE["test_id", "cause_id"]).distinct()
     latest = dict[int, Proof]()
-    for row in rows_with(connection, failed_of, FAILURE.cause_id, proven):
-        test, proof = renames.latest(row.test_id), proven[row.cause_id]
-        rank = attrgetter("known_since", "type")
-        latest[test] = max(latest.get(test, proof), proof, key=rank)
+    for row in rows_with(connection, of_tests, CAUSE.fingerprint, names):
+        if proof := proofs.get((row.project_id, row.fingerprint)):
+            test = renames.latest(row.test_id)
+            rank = attrgetter("known_since", "type")
+            latest[test] = max(latest.get(test, proof), proof, key=rank)
     for test in latest.keys() & seen.keys():
         proof = replace(latest[test], known_since=None)
         types[test] = {
@@ -792,23 +776,23 @@ def _read_seen(
 ) -> dict[int, list[Seen]]:
     """Return the runs in which tests passed or failed, as what makes them flaky is seen from."""
     ids = renames.all_of(tests)
-    is_in_window = window.c.number == FAILURE.run_number
-    columns = FAILURE["test_id", "run_number", "message"]
-    failures = select(*columns).join(window, is_in_window).order_by(FAILURE.message)
-    messages = {}
-    for row in rows_with(connection, failures, FAILURE.test_id, ids):
-        messages[renames.latest(row.test_id), row.run_number] = row.message or ""
-    is_in_window = window.c.number == OUTCOME.run_number
-    columns = OUTCOME["test_id", "run_number", "seconds"]
-    slow = select(*columns).join(window, is_in_window)
-    seconds = {}
-    for row in rows_with(connection, slow, OUTCOME.test_id, ids):
-        seconds[renames.latest(row.test_id), row.run_number] = row.seconds
+
+    def read(table: Any, name: str) -> dict[tuple[int, int], Any]:
+        columns = table.c
+        is_in_window = window.c.number == columns.run_number
+        query = select(*columns["test_id", "run_number", name])
+        query = query.join(window, is_in_window).order_by(columns[name])
+        return {
+            (renames.latest(row.test_id), row.run_number): row[-1]
+            for row in rows_with(connection, query, columns.test_id, ids)
+        }
+
+    messages, seconds = read(FAILURES, "message"), read(OUTCOMES, "seconds")
     seen = defaultdict[int, list[Seen]](list)
     for run, failed, rerun, passed in ends:
         for test in (failed | rerun | passed).intersection(tests):
             outcome = Seen(
-                raised=messages.get((test, run.number), ""),
+                raised=messages.get((test, run.number)) or "",
                 at=run.started_at,
                 branch=run.branch,
                 run_seconds=run.duration_seconds,
@@ -949,7 +933,7 @@ def find_since(
         query = _named(CAUSE.fingerprint, project, *CAUSES.c)
         query = query.where(*matches(CAUSE.fingerprint, f"{fingerprint}*"))
         cause = _only_one(
-            [*connection.execute(query)],
+            connection.execute(query).all(),
             fingerprint,
             none="no failure of that fingerprint is known; "
             "`failure-taxonomy history top` lists those that are",
@@ -981,17 +965,18 @@ def find_since_of_test(
     with history.reading() as connection:
         renames = find_renames(connection)
         query = _named(TEST.nodeid, project, TEST.id, TEST.project_id)
-        rows = [*connection.execute(query.where(TEST.digest == digest_of(nodeid)))]
         part = query.where(*matches(TEST.nodeid, f"*{nodeid}*"))
-        if not rows:
-            failed = part.where(exists().where(FAILURE.test_id == TEST.id))
-            rows = [*connection.execute(failed)]
-        if not rows:
-            rows = [*connection.execute(part.limit(1))]
+        questions = (
+            query.where(TEST.digest == digest_of(nodeid)),
+            part.where(exists().where(FAILURE.test_id == TEST.id)),
+            part.limit(1),
+        )
+        answers = (connection.execute(question).all() for question in questions)
+        rows = next(filter(None, answers), [])
         # A test and what it was called before are one.
         current = {renames.latest(row.id) for row in rows}
         if len(current) == 1 and current != {row.id for row in rows}:
-            rows = [*connection.execute(query.where(TEST.id.in_(current)))]
+            rows = connection.execute(query.where(TEST.id.in_(current))).all()
         test = _only_one(
             rows,
             nodeid,
@@ -1035,7 +1020,7 @@ def _named(
 
 
 def _only_one(
-    rows: list[Row[Any]], given: str, *, none: str, several: str, right: str
+    rows: Sequence[Row[Any]], given: str, *, none: str, several: str, right: str
 ) -> Row[Any]:
     if not rows:
         raise HistoryError(f"{given}: {none}")
@@ -1061,11 +1046,10 @@ def _since(
         nodeid: of the test.
         tests: the test's ids, under all of its names.
     """
-    if nodeid is None:
-        numbers = select(RUN_CAUSE.run_number).where(RUN_CAUSE.cause_id == cause.id)
-    else:
-        is_of_both = (FAILURE.cause_id == cause.id) & FAILURE.test_id.in_(tests)
-        numbers = select(FAILURE.run_number).where(is_of_both)
+    numbers = select(RUN_CAUSE.run_number).where(RUN_CAUSE.cause_id == cause.id)
+    if nodeid is not None:
+        failed = select(FAILURE.run_number).where(FAILURE.test_id.in_(tests))
+        numbers = failed.where(FAILURE.cause_id == cause.id)
     had = select(RUNS).where(RUN.number.in_(numbers)).order_by(*OLDEST_FIRST)
     runs = connection.execute(had.where(*matches(RUN.branch, branch))).all()
     if not runs:
@@ -1075,22 +1059,26 @@ def _since(
             f"{cause.title}: no run on {branch} had it; branches that had it: {names}"
         )
     first, last = runs[0], runs[-1]
-    streaks = [run for run in runs if run.branch == last.branch]
     if nodeid is None:
-        failed = select(TEST.id).join(FAILURES).where(FAILURE.cause_id == cause.id)
-        failed = failed.group_by(TEST.id, TEST.nodeid).order_by(TEST.nodeid)
-        tests = connection.scalars(failed.limit(_TESTS_OF_A_CAUSE)).all()
+        of_cause = select(FAILURE.test_id).where(FAILURE.cause_id == cause.id)
+        named = select(TEST.id).where(TEST.id.in_(of_cause)).order_by(TEST.nodeid)
+        tests = connection.scalars(named.limit(_TESTS_OF_A_CAUSE)).all()
     on_branch = RUN.branch.is_not_distinct_from(last.branch)
     there = latest_runs([RUN.project_id == cause.project_id, on_branch], WINDOW_RUNS)
-    ends = read_outcomes(connection, there, tests, find_renames(connection))
-    passed = None
-    for ended in ends:
-        is_pass = ended.passed or is_pass_of_all(ended.run, last.stage, last.collected)
-        if is_pass and ORDER(ended.run) < ORDER(last):
-            passed = ended.run
-    if passed is not None:
-        streaks = [run for run in streaks if ORDER(run) > ORDER(passed)]
-    streak = streaks[0]
+    renames = find_renames(connection, cause.project_id)
+    ends = read_outcomes(connection, there, tests, renames)
+    passes = [
+        ended.run
+        for ended in ends
+        if ORDER(ended.run) < ORDER(last)
+        and (ended.passed or is_pass_of_all(ended.run, last.stage, last.collected))
+    ]
+    passed = passes[-1] if passes else None
+    streak = next(
+        run
+        for run in runs
+        if run.branch == last.branch and (not passed or ORDER(run) > ORDER(passed))
+    )
     proof = read_proofs(connection, [cause.fingerprint]).get(
         (cause.project_id, cause.fingerprint)
     )
@@ -1358,27 +1346,3 @@ class _Earlier:
         )
         installed = self._connection.scalar(query.where(RUN.number == number))
         return (installed or "").splitlines()
-
-
-def changed_versions(
-    before: Sequence[str], now: Sequence[str]
-) -> tuple[str, ...] | None:
-    """Return how what is installed has changed: `numpy 2.3.1 -> 2.4.0`, `+ new 1.0`, `- old 1.0`.
-
-    Args:
-        before: `name-version` of each distribution; empty where that is not known.
-        now: likewise.
-    """
-    if not before or not now:
-        return None
-    old, new = (
-        dict(each.rpartition("-")[::2] for each in listed) for listed in (before, now)
-    )
-    both = sorted(old.keys() & new.keys())
-    changed = [
-        f"{name} {old[name]} -> {new[name]}" for name in both if old[name] != new[name]
-    ]
-    changed += [f"+ {name} {new[name]}" for name in sorted(new.keys() - old.keys())]
-    changed += [f"- {name} {old[name]}" for name in sorted(old.keys() - new.keys())]
-    more = and_more(len(changed) - MAX_CHANGES).strip()
-    return (*changed[:MAX_CHANGES], *filter(None, [more]))

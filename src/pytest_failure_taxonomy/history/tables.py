@@ -386,24 +386,21 @@ def keep_proofs(connection: Connection, report: FailureReport) -> None:
     texts = {name: json.dumps(CODEC.encode(proof)) for name, proof in proven.items()}
     earlier = select(PROOFS).where(of_run)
     for row in rows_with(connection, earlier, PROOF.name, proven):
-        proof = proven[row.name]
-        rank = json.loads(row.proof)["runs"], row.proof
-        if rank >= (proof.runs, texts[row.name]):
-            del texts[row.name]
-    for part in parts([*texts]):
-        connection.execute(delete(PROOFS).where(of_run, PROOF.name.in_(part)))
-    rows = [
-        {
+        texts[row.name] = max(row.proof, texts[row.name], key=_rank_of_proof)
+    for name, text in texts.items():
+        values = {
             "project_id": project,
             "name": name,
             "run_id": report.run.id,
             "started_at": started_at(report),
             "proof": text,
         }
-        for name, text in texts.items()
-    ]
-    if rows:
-        connection.execute(insert(PROOFS), rows)
+        connection.execute(delete(PROOFS).where(of_run, PROOF.name == name))
+        connection.execute(insert(PROOFS), values)
+
+
+def _rank_of_proof(text: str) -> tuple[int, str]:
+    return json.loads(text)["runs"], text
 
 
 FEWEST_IN_STORM: Final = 10
@@ -479,12 +476,14 @@ def remove_runs(connection: Connection, numbers: Sequence[int]) -> None:
         for table in (OUTCOMES, FAILURES, RUN_CAUSES, BENCH_RUNS):
             connection.execute(delete(table).where(table.c.run_number.in_(part)))
         connection.execute(delete(RUNS).where(RUN.number.in_(part)))
-    has_run = exists().where(RUN_CAUSE.cause_id == CAUSE.id)
-    connection.execute(delete(CAUSES).where(~has_run))
-    has_run = exists().where(RUN.environment_id == ENVIRONMENT.id)
-    connection.execute(delete(ENVIRONMENTS).where(~has_run))
-    has_run = exists().where(RUN.roster_id == ROSTER.id)
-    connection.execute(delete(ROSTERS).where(~has_run))
+    used_by = (
+        (CAUSES, RUN_CAUSE.cause_id),
+        (ENVIRONMENTS, RUN.environment_id),
+        (ROSTERS, RUN.roster_id),
+    )
+    for table, key in used_by:
+        is_used = exists().where(key == table.c.id)
+        connection.execute(delete(table).where(~is_used))
 
 
 def remove_tests(connection: Connection, project: str | None) -> None:
@@ -658,16 +657,14 @@ class _Addition:
             ends[_clean_nodeid(test.nodeid)] = _End(test.outcome, test.duration_seconds)
         for failure in report.failures:
             nodeid = _clean_nodeid(failure.nodeid)
-            if nodeid in ends and ends[nodeid].outcome in _FAILED:
-                continue
-            outcome = "failed" if failure.phase == "call" else "error"
-            ends[nodeid] = _End(outcome, failure.duration_seconds)
+            if nodeid not in ends or ends[nodeid].outcome not in _FAILED:
+                outcome = "failed" if failure.phase == "call" else "error"
+                ends[nodeid] = _End(outcome, failure.duration_seconds)
         for error in report.collection_errors:
             ends.setdefault(_clean_nodeid(error.nodeid), _End("error", None))
         for running in report.in_flight:
-            ends[_clean_nodeid(running.nodeid)] = _End(
-                "in_flight", running.elapsed_seconds
-            )
+            nodeid = _clean_nodeid(running.nodeid)
+            ends[nodeid] = _End("in_flight", running.elapsed_seconds)
         return ends
 
     def _find_tests(self, nodeids: Iterable[str]) -> dict[str, int]:

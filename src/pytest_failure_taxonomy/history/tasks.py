@@ -159,32 +159,22 @@ def unmerged(history: History) -> list[TaskState]:
     A success follows where a later task takes the failed one up again, itself or by way of others,
     or has the same name and comes later.
     """
-    states: list[TaskState] = []
-    followers: dict[str, list[int]] = {}
-    for index, (state, followed) in enumerate(_tasks(history)):
-        states.append(state)
-        if followed is not None:
-            followers.setdefault(followed, []).append(index)
-
-    def is_followed(index: int, seen: set[int]) -> bool:
-        for later in followers.get(states[index].id, ()):
-            if later in seen:
-                continue
-            seen.add(later)
-            if is_success(states[later].status) or is_followed(later, seen):
-                return True
-        task = states[index]
-        if task.name == task.id:
-            return False
-        for later_task in states[index + 1 :]:
-            if later_task.name == task.name and is_success(later_task.status):
-                return True
-        return False
-
+    tasks = [*_tasks(history)]
+    follows = {state.id: followed for state, followed in tasks}
+    last_success = {}
+    for index, (state, _) in enumerate(tasks):
+        if is_success(state.status):
+            last_success[state.name] = index
+    over: set[str | None] = {None}
+    for index, (state, followed) in enumerate(tasks):
+        task = followed if is_success(state.status) else None
+        if state.name != state.id and last_success.get(state.name, 0) > index:
+            task = state.id
+        while task not in over:
+            over.add(task)
+            task = follows.get(str(task))
     return [
-        state
-        for index, state in enumerate(states)
-        if state.status == FAILED and not is_followed(index, {index})
+        state for state, _ in tasks if state.status == FAILED and state.id not in over
     ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, Literal
 
 from pytest_failure_taxonomy.prove import commits, recorded, repository
@@ -16,6 +17,7 @@ from pytest_failure_taxonomy.prove.experiment import (
     Experiments,
     Outcome,
     OutOfTime,
+    Setup,
     Victim,
 )
 from pytest_failure_taxonomy.prove.rates import (
@@ -105,121 +107,122 @@ def find_on_base(task: recorded.Task, revision: str) -> tuple[FailureReport, boo
     chosen = causes_of(report, task.number)
     setup = recorded.setup_of(report)
     source = repository.toplevel_of(setup.folder)
+    commit = find_commit(source, revision)
+    undecided = len(chosen)
+    with (
+        commits.checkout_beside(report, setup, source, tell) as place,
+        recorded.experiments_of(task, setup) as experiments,
+    ):
+        for cause in in_turn(task, chosen, experiments, _victims_of):
+            sides = _Sides(place, commit, experiments, setup)
+            base = _compare_cause(report, cause, sides, revision)
+            tell(f"   {base_words(base)}")
+            report = amend(report, Amendment(bases={cause.key: base}))
+            task.save(report)
+            undecided -= base.status != "undecided"
+    return report, not undecided
+
+
+def find_commit(source: Path, revision: str) -> str:
+    """Return the commit of a revision.
+
+    Raises:
+        ExperimentError: it is not there; the message has the command that gets it.
+    """
     branch = revision.removeprefix("origin/")
     target = "" if branch == revision else f":refs/remotes/{revision}"
-    hint = f"; {source} has no {revision}: git fetch --depth=1 origin {branch}{target}"
+    # It would make a whole clone shallow.
+    depth = "--depth=1 " if commits.is_shallow(source) else ""
+    hint = f"; {source} has no {revision}: git fetch {depth}origin {branch}{target}"
     names = ("rev-parse", "--verify", f"{revision}^{{commit}}")
-    commit = repository.git(source, *names, hint=hint)
-    built = commits.tell_untested(source, tell)
-    git_then = report.environment.git
-    since = (git_then and git_then.commit) or repository.git(
-        source, "rev-parse", "HEAD"
-    )
-    undecided = len(chosen)
-    with commits.checkout_beside(source) as folder:
-        place = commits.Checkout(setup, source, folder)
-        with recorded.experiments_of(task, setup) as experiments:
-            for cause in in_turn(task, chosen, experiments, _victims_of):
-                nodeids = [victim.nodeid for victim in _victims_of(report, cause)]
-                place.check_out(commit, built, since, nodeids)
-                experiments.setup = setup
-                base = _compare_cause(report, cause, place, experiments, revision)
-                tell(f"   {base_words(base)}")
-                report = amend(report, Amendment(bases={cause.key: base}))
-                task.save(report)
-                undecided -= base.status != "undecided"
-    return report, not undecided
+    return repository.git(source, *names, hint=hint)
 
 
 def _victims_of(report: FailureReport, cause: Cause) -> tuple[Victim, ...]:
     """Return the tests of a cause, or its files that can't be collected."""
-    tests = recorded.victims_of(report, cause)
     prints, nothing = frozenset(cause.fingerprints), frozenset[str]()
     files = [
         Victim(nodeid=file, fingerprints=prints, endings=nothing)
         for file in filter(None, cause.files)
     ]
-    return tests or tuple(files)
+    return recorded.victims_of(report, cause) or tuple(files)
 
 
 class _Sides:
     """The user's own checkout, and that of the other revision, in which a test runs.
 
     Attributes:
+        commit: that of the other revision.
         counts: of the runs that decide.
-        repeats: how the test is run: the recorded order may have tests that are not there.
+        repeat: what runs.
     """
 
-    def __init__(self, place: commits.Checkout, experiments: Experiments) -> None:
-        self._place, self._experiments = place, experiments
-        self._setup = experiments.setup
+    repeat: recorded.Repeat
+
+    def __init__(
+        self,
+        place: commits.Checkout,
+        commit: str,
+        experiments: Experiments,
+        setup: Setup,
+    ) -> None:
+        self.experiments, self.commit = experiments, commit
+        self._place, self._setup = place, setup
+        self._missing: frozenset[str] = frozenset()
         self.counts: dict[Side, Count] = {"here": NO_RUNS, "there": NO_RUNS}
-        self.repeats: dict[Side, recorded.Repeat] = {}
 
     def run(self, side: Side) -> Outcome:
         """Run the test in a fresh process, there in a clean checkout."""
-        repeat, experiments = self.repeats[side], self._experiments
-        if side == "there":
-            self._place.clean()
-            return self._place.run(experiments, repeat)
-        experiments.setup = self._setup
-        test, before, conditions = repeat.victim, repeat.before, repeat.conditions
-        return experiments.run(test, before, conditions, is_fresh=True)
+        repeat, experiments, place = self.repeat, self.experiments, self._place
+        if side == "here":
+            experiments.setup = self._setup
+            test, before, conditions = repeat.victim, repeat.before, repeat.conditions
+            return experiments.run(test, before, conditions, is_fresh=True)
+        place.check_out(self.commit, (*repeat.before, repeat.victim.nodeid))
+        there = [test for test in repeat.before if test not in self._missing]
+        return place.run(experiments, replace(repeat, before=tuple(there)))
 
-    def lacks_test(self, repeat: recorded.Repeat) -> bool:
-        """Run a test there, and tell whether it does not exist: its file is without it."""
-        self.repeats = {"here": repeat, "there": repeat}
-        outcome, place = self.run("there"), self._place
+    def lacks_test(self) -> bool:
+        """Run the test there, and tell whether it does not exist: its file is without it."""
+        outcome = self.run("there")
         self.counts["there"] = NO_RUNS.plus(outcome.result)
-        nodeid = repeat.victim.nodeid
-        is_missing = place.name_of(nodeid) in (outcome.answer("missing") or ())
-        is_missing &= outcome.result == "other"
+        nodeid = self.repeat.victim.nodeid
         is_whole = outcome.answer("is_file_collected")
-        return is_missing and bool(is_whole or not place.file_of(nodeid).exists())
+        return (
+            outcome.result == "other"
+            and nodeid in self._missing_in(outcome)
+            and bool(is_whole or not self._place.file_of(nodeid).exists())
+        )
 
-    def take_recorded_order(self, report: FailureReport) -> None:
-        """Have the tests run first that did so in the report, as far as they are there."""
-        repeat, experiments = self.repeats["here"], self._experiments
-        experiments.start()
-        experiments.stop()
-        nodeid = repeat.victim.nodeid
-        before = recorded.order_before(report, experiments, nodeid) or ()
-        repeat = replace(repeat, before=before)
-        self.repeats = {"here": repeat, "there": repeat}
-        missing = self.run("there").answer("missing") or ()
-        before = tuple(t for t in before if self._place.name_of(t) not in missing)
-        self.repeats["there"] = replace(repeat, before=before)
+    def take_order(self, before: tuple[str, ...]) -> None:
+        """Have other tests run first, there as far as they exist."""
+        self.repeat = replace(self.repeat, before=before)
+        self._missing = self._missing_in(self.run("there"))
         self.counts["there"] = NO_RUNS  # how it ends alone says nothing of this
+
+    def _missing_in(self, outcome: Outcome) -> frozenset[str]:
+        """Return the tests that are not collected there."""
+        missing = outcome.answer("missing") or ()
+        tests = (*self.repeat.before, self.repeat.victim.nodeid)
+        return frozenset(test for test in tests if self._place.name_of(test) in missing)
 
 
 def _compare_cause(
-    report: FailureReport,
-    cause: Cause,
-    place: commits.Checkout,
-    experiments: Experiments,
-    revision: str,
+    report: FailureReport, cause: Cause, sides: _Sides, revision: str
 ) -> BaseComparison:
-    """Return what is known of a cause at the revision that is checked out.
-
-    Args:
-        report: of a run.
-        cause: it has a test.
-        place: the checkout.
-        experiments: which run the tests of the user's own checkout.
-        revision: what it is called.
-    """
-    sides, lacks_test = _Sides(place, experiments), False
-    why_not = ""
+    """Return what is known of a cause, which has a test, at another revision."""
+    lacks_test, why_not = False, ""
     victims = _victims_of(report, cause)[:_MOST_TESTS]
     if cause.proof is not None and cause.proof.type == "leftover.files":
         # A checkout is without them, so it would pass there in any case.
         why_not, victims = "files that a run has left make it fail", ()
     try:
         for victim in victims:
-            repeat = recorded.Repeat(victim=victim)
+            sides.repeat = recorded.Repeat(victim=victim)
             if recorded.victims_of(report, cause):
-                repeat = recorded.repeat_of(report, cause, experiments)
-            lacks_test = sides.lacks_test(replace(repeat, victim=victim))
+                repeat = recorded.repeat_of(report, cause, sides.experiments)
+                sides.repeat = replace(repeat, victim=victim)
+            lacks_test = sides.lacks_test()
             if not lacks_test:
                 why_not = _compare_test(report, sides)
                 break
@@ -231,7 +234,7 @@ def _compare_cause(
         status, why_not = "also", ""
     return BaseComparison(
         revision=revision,
-        commit=place.commit,
+        commit=sides.commit,
         status=status,
         lacks_test=lacks_test,
         runs=there.runs,
@@ -245,9 +248,14 @@ def _compare_cause(
 
 def _compare_test(report: FailureReport, sides: _Sides) -> str:
     """Compare a test that has had one run there, as it fails alone or in the recorded order."""
-    known, there = sides.repeats["here"].known, sides.counts["there"]
+    known, there = sides.repeat.known, sides.counts["there"]
     if there.runs > there.failed and not known.runs:
         alone = (sides.run("here").result for _ in range(FEWEST))
         if "failed" not in alone:
-            sides.take_recorded_order(report)
+            experiments = sides.experiments
+            experiments.start()
+            experiments.stop()
+            nodeid = sides.repeat.victim.nodeid
+            before = recorded.order_before(report, experiments, nodeid)
+            sides.take_order(before or ())
     return compare(sides.run, known, sides.counts)

@@ -23,13 +23,13 @@ from pytest_failure_taxonomy.prove.experiment import (
     ExperimentError,
     Experiments,
     Outcome,
+    Setup,
 )
 from pytest_failure_taxonomy.prove.places import Place
 from pytest_failure_taxonomy.prove.rates import make_proof
 from pytest_failure_taxonomy.prove.repository import git, toplevel_of
 from pytest_failure_taxonomy.prove.search import Walk
 from pytest_failure_taxonomy.report.model import FailureReport
-from pytest_failure_taxonomy.taxonomy.evidence import GitState
 from pytest_failure_taxonomy.taxonomy.judgement import Proof
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import counted, listed
@@ -38,51 +38,47 @@ from pytest_failure_taxonomy.text import first_line
 _SHOWN: Final = 5
 """Commits that are told where none is proven, and files."""
 _GIVE_ONE: Final = "give a commit by --good, or keep a history, which knows the last"
-_COMPILED: Final = (".so", ".pyd")
-_IMPORTED: Final = (".py", *_COMPILED)
+_IMPORTED: Final = ("*.py", "*.so", "*.pyd")
 
 
 class Checkout(Place):
-    """A place that has one commit after the other, and knows what files were called there."""
+    """A place that has one commit after the other, and knows what files were called there.
 
-    commit = ""
-    _built: Iterable[str] = ()
+    Attributes:
+        built: what git ignores and is taken from the user's checkout.
+        since: the commit of the report.
+    """
+
+    built: Iterable[str] = ()
+    since = "HEAD"
     _names: Mapping[str, str] = {}
     """Files that have another name here than in the report, by their names there."""
 
-    def check_out(
-        self, commit: str, built: Iterable[str], since: str, nodeids: Iterable[str]
-    ) -> None:
+    def check_out(self, commit: str, nodeids: Iterable[str]) -> None:
         """Check a commit out, without what the run before has left behind.
 
         Args:
             commit: its name.
-            built: what git ignores and is taken from the user's checkout.
-            since: the commit of the report.
             nodeids: tests whose files are followed from name to name.
         """
-        self.commit, self._built = commit, built
-        self.clean()
-        self.find_names(since, nodeids)
-
-    def clean(self) -> None:
-        """Remove what a run has left behind."""
-        git(self.folder, "checkout", "--quiet", "--force", "--detach", self.commit)
+        git(self.folder, "checkout", "--quiet", "--force", "--detach", commit)
         git(self.folder, "clean", "-ffdxq")
-        for name in self._built:
+        for name in self.built:
             with suppress(OSError):
                 shutil.copy2(self.source / name, self.folder / name)
         self.setup.folder.mkdir(parents=True, exist_ok=True)  # it may have come later
+        self.find_names(nodeids)
 
-    def find_names(self, since: str, nodeids: Iterable[str]) -> None:
+    def find_names(self, nodeids: Iterable[str]) -> None:
         """Find out what files of the report's commit are called in this checkout."""
+        since, rootdir = self.since, self.setup.rootdir
         # Step by step a file may have changed so much that its first and last are not alike.
         names = dict(self._renames("diff", "HEAD", since))
         for file in {nodeid.partition("::")[0] for nodeid in nodeids} - names.keys():
-            if not (self.setup.rootdir / file).exists():
-                path = str(self.setup.rootdir / file)
-                for _, old in self._renames("log", "--follow", since, "--", path):
-                    if (self.setup.rootdir / old).exists():
+            path = rootdir / file
+            if not path.exists():
+                for _, old in self._renames("log", "--follow", since, "--", str(path)):
+                    if (rootdir / old).exists():
                         names.setdefault(file, old)
         self._names = names
 
@@ -140,8 +136,22 @@ class Checkout(Place):
 
 
 @contextmanager
-def checkout_beside(source: Path) -> Iterator[Path]:
-    """Check a repository out into a temporary worktree; git forgets it at the end."""
+def checkout_beside(
+    report: FailureReport, setup: Setup, source: Path, tell: Callable[[str], None]
+) -> Iterator[Checkout]:
+    """Have a temporary worktree of a repository, after saying what it lacks.
+
+    Args:
+        report: of the run.
+        setup: how to run pytest in the user's own checkout.
+        source: the folder of that.
+        tell: prints a line.
+    """
+    if (source / ".gitmodules").exists():
+        tell("submodules are not checked out: what needs them can't be tested")
+    built = built_modules(source)
+    if built:
+        tell(f"what git ignores is taken as it is in {source}: {listed(built, _SHOWN)}")
     prefix = "failure-taxonomy-commits-"
     with tempfile.TemporaryDirectory(
         prefix=prefix,
@@ -151,10 +161,24 @@ def checkout_beside(source: Path) -> Iterator[Path]:
         folder = Path(around).resolve() / source.name
         git(source, "worktree", "add", "--no-checkout", "--detach", str(folder))
         try:
-            yield folder
+            place = Checkout(setup, source, folder)
+            place.built = built
+            place.since = commit_of(report) or git(source, "rev-parse", "HEAD")
+            yield place
         finally:
             with suppress(ExperimentError):
                 git(source, "worktree", "remove", "--force", str(folder))
+
+
+def commit_of(report: FailureReport) -> str | None:
+    """Return the commit of a report's run; `None` where it has none."""
+    git_then = report.environment.git
+    return None if git_then is None else git_then.commit
+
+
+def is_shallow(source: Path) -> bool:
+    """Tell whether a clone lacks commits."""
+    return git(source, "rev-parse", "--is-shallow-repository") == "true"
 
 
 def commits_between(source: Path, good: str, bad: str) -> list[list[str]]:
@@ -188,32 +212,11 @@ def built_modules(source: Path) -> list[str]:
 
     Without a file with the version, or a compiled extension, nothing is imported.
     """
-    tracked = git(source, "ls-files", "-z").split("\0")
-    others = ("--others", "--ignored", "--exclude-standard")
+    others = ("--others", "--ignored", "--exclude-standard", "--", *_IMPORTED)
+    sources = git(source, "ls-files", "-z", "*.py").split("\0")
+    folders = {*map(os.path.dirname, sources)}
     ignored = git(source, "ls-files", "-z", *others).split("\0")
-    folders = {os.path.dirname(name) for name in tracked if name.endswith(".py")}
-    return [
-        name
-        for name in ignored
-        if name.endswith(_IMPORTED) and os.path.dirname(name) in folders
-    ]
-
-
-def tell_untested(source: Path, tell: Callable[[str], None]) -> list[str]:
-    """Say before a search begins what a checkout lacks, one line each.
-
-    Returns:
-        The modules that git ignores and that a checkout is given.
-    """
-    if (source / ".gitmodules").exists():
-        tell("submodules are not checked out: what needs them can't be tested")
-    if built := built_modules(source):
-        tell(f"what git ignores is taken as it is in {source}: {listed(built, _SHOWN)}")
-    sources = git(source, "ls-files", "*.pyx").splitlines()
-    if sources and not any(name.endswith(_COMPILED) for name in built):
-        words = "nothing compiled lies beside them; build them in place"
-        tell(f"{listed(sources, _SHOWN)}: {words}")
-    return built
+    return [name for name in ignored if name and os.path.dirname(name) in folders]
 
 
 def find_commits(
@@ -233,9 +236,7 @@ def find_commits(
     chosen = causes_of(report, task.number)
     setup = recorded.setup_of(report)
     source = toplevel_of(setup.folder)
-    git_then = report.environment.git or GitState()
-    built = tell_untested(source, tell)
-    if git(source, "rev-parse", "--is-shallow-repository") == "true":
+    if is_shallow(source):
         tell(
             "the clone is shallow, so it lacks commits; git fetch --unshallow gets them"
         )
@@ -243,31 +244,36 @@ def find_commits(
         changed_files = listed(changed.splitlines(), _SHOWN)
         tell(f"not committed, and so not tested: {changed_files}")
     not_found = len(chosen)
-    with checkout_beside(source) as folder:
-        place = Checkout(setup, source, folder)
-        with recorded.experiments_of(task, place.setup) as experiments:
-            for cause in in_turn(task, chosen, experiments):
-                begin = good
-                if begin is None and cause.history is not None:
-                    begin = cause.history.last_passed_commit
-                if begin is None:
-                    tell(f"   it is not known where it passed; {_GIVE_ONE}")
-                    continue
-                repeat = recorded.repeat_of(report, cause, experiments)
-                rows = commits_between(source, begin, git_then.commit or "HEAD")
-                proof = _prove(place, rows, built, experiments, repeat, tell)
-                if git_then.dirty and proof.status == "undecided":
-                    words = "what was not committed when it failed"
-                    proof = replace(proof, suspicions=(*proof.suspicions, words))
-                report = tell_and_keep(task, report, cause, proof)
-                not_found -= proof.status == "proven"
+    with (
+        checkout_beside(report, setup, source, tell) as place,
+        recorded.experiments_of(task, place.setup) as experiments,
+    ):
+        for cause in in_turn(task, chosen, experiments):
+            begin = good
+            if begin is None and cause.history is not None:
+                begin = cause.history.last_passed_commit
+            if begin is None:
+                tell(f"   it is not known where it passed; {_GIVE_ONE}")
+                continue
+            repeat = recorded.repeat_of(report, cause, experiments)
+            rows = commits_between(source, begin, place.since)
+            proof = _prove(place, rows, experiments, repeat, tell)
+            if proof.status == "undecided" and _was_dirty(report):
+                words = "what was not committed when it failed"
+                proof = replace(proof, suspicions=(*proof.suspicions, words))
+            report = tell_and_keep(task, report, cause, proof)
+            not_found -= proof.status == "proven"
     return report, not not_found
+
+
+def _was_dirty(report: FailureReport) -> bool:
+    git_then = report.environment.git
+    return git_then is not None and bool(git_then.dirty)
 
 
 def _prove(
     place: Checkout,
     rows: Sequence[Sequence[str]],
-    built: Sequence[str],
     experiments: Experiments,
     repeat: recorded.Repeat,
     tell: Callable[[str], None],
@@ -281,31 +287,29 @@ def _prove(
     nodeids = (*repeat.before, repeat.victim.nodeid)
 
     def ask(commit: str) -> Outcome:
-        place.check_out(commit, built, bad, nodeids)
+        place.check_out(commit, nodeids)
         outcome = place.run(experiments, repeat)
         if not walk.counts[commit].runs and commit not in walk.untestable:
-            result: str = outcome.result
-            if result == "other":
-                result = f"can't be tested: {first_line(outcome.words)}"
-            tell(f"   {words(commit)}: {result}")
+            tell(f"   {words(commit)}: {result_words(outcome)}")
         return outcome
 
     walk = Walk(rows, ask, repeat.known)
     commits = counted(len(rows) - 1, "commit")
     steps = counted(len(rows).bit_length() - 1, "step")
     tell(f"   {commits} since {words(good)}: about {steps}")
-    place.check_out(good, built, bad, nodeids)
+    place.check_out(good, nodeids)
     files = [place.file_of(nodeid) for nodeid in nodeids]
     if absent := [file.name for file in files if not file.exists()]:
         lacking = f"{words(good)} has no {listed(absent, 1)}"
         tell(f"   {lacking}: commits without it can't be tested")
     result = walk.find()
     if isinstance(result, str):
-        suspicions = []
-        if walk.counts[bad].failed:
-            for commit, share in walk.likeliest()[:_SHOWN]:
-                if commit != good:
-                    suspicions.append(f"{share:.0%} {words(commit)}")
+        likeliest = walk.likeliest()[:_SHOWN] if walk.counts[bad].failed else ()
+        suspicions = [
+            f"{share:.0%} {words(commit)}"
+            for commit, share in likeliest
+            if commit != good
+        ]
         suspected = tuple(suspicions)
         return make_proof("commit", "undecided", state=result, suspicions=suspected)
     commit, parent = result
@@ -317,6 +321,13 @@ def _prove(
         state=words(commit),
         command=f"git show {commit[:12]}",
     )
+
+
+def result_words(outcome: Outcome) -> str:
+    """Return how a test ended, for people."""
+    if outcome.result == "other":
+        return f"can't be tested: {first_line(outcome.words)}"
+    return outcome.result
 
 
 def bisect_step(report: FailureReport, *, number: int, times: int) -> Outcome:
@@ -338,7 +349,6 @@ def bisect_step(report: FailureReport, *, number: int, times: int) -> Outcome:
         )
     setup = recorded.setup_of(report)
     place = Checkout(setup, toplevel_of(setup.folder), toplevel_of(Path.cwd()))
-    git_then = report.environment.git
     limit = recorded.limit_of(report)
     until = time.monotonic() + 2 * limit * times
     experiments = Experiments(
@@ -346,9 +356,10 @@ def bisect_step(report: FailureReport, *, number: int, times: int) -> Outcome:
     )
     with experiments:
         repeat = recorded.repeat_of(report, cause, experiments)
-        if git_then is not None and git_then.commit:
+        if since := commit_of(report):
+            place.since = since
             with suppress(ExperimentError):  # the repository may lack that commit
-                place.find_names(git_then.commit, cause.nodeids)
+                place.find_names(cause.nodeids)
         for _ in range(times):
             outcome = place.run(experiments, repeat)
             if outcome.result != "passed":

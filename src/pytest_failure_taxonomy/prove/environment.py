@@ -27,9 +27,11 @@ from typing import Final, Literal
 
 from pytest_failure_taxonomy.cli.reports import load
 from pytest_failure_taxonomy.errors import HistoryError, SettingsError
+from pytest_failure_taxonomy.history.versions import Change, find_changes
 from pytest_failure_taxonomy.hooks.owners import normal_name
 from pytest_failure_taxonomy.prove import recorded
 from pytest_failure_taxonomy.prove.causes import causes_of, in_turn, tell_and_keep
+from pytest_failure_taxonomy.prove.commits import result_words
 from pytest_failure_taxonomy.prove.experiment import (
     Conditions,
     Experiments,
@@ -46,7 +48,6 @@ from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import Cause, Proof
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import counted, listed
-from pytest_failure_taxonomy.text import first_line
 
 _SHOWN: Final = 4
 """Distributions that a line names."""
@@ -73,30 +74,6 @@ class Source:
     """Folders or pages of wheels, besides the index."""
     offline: bool
     """Ask no index."""
-
-
-@value
-class Change:
-    """A distribution that is not as it was in the run that passed."""
-
-    name: str
-    new: str | None
-    """The version that is installed now; `None` if none is."""
-    old: str | None
-    """That of the run that passed; `None` if it had none."""
-
-    @property
-    def requirement(self) -> str:
-        """What has to be installed to have it as it was."""
-        return f"{self.name}=={self.old}"
-
-    @property
-    def now(self) -> str:
-        """How it is now, which makes the test fail if this does."""
-        return f"{self.name} {self.new or 'removed'}"
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.old or 'none'} -> {self.new or 'removed'}"
 
 
 def find_releases(task: recorded.Task, source: Source) -> tuple[FailureReport, bool]:
@@ -164,24 +141,23 @@ def find_in_history(report: FailureReport, source: Source) -> InstalledThen:
 
 
 def _changes_since(then: Sequence[str]) -> list[Change]:
-    """Return what is not installed as it was, by name.
+    """Return what is not installed as it was.
 
     Args:
         then: `name-version` of what was installed.
     """
     now = [f"python-{platform.python_version()}", *list_distributions(sys.path)]
-    new, old = dict(map(_split, now)), dict(map(_split, then))
-    names = sorted(new.keys() | old.keys())
-    return [
-        Change(name=name, new=new.get(name), old=old.get(name))
-        for name in names
-        if new.get(name) != old.get(name)
-    ]
+    return find_changes([*map(_normal, then)], [*map(_normal, now)])
 
 
-def _split(installed: str) -> tuple[str, str]:
+def _normal(installed: str) -> str:
     name, _, version = installed.rpartition("-")
-    return normal_name(name), version
+    return f"{normal_name(name)}-{version}"
+
+
+def requirement_of(change: Change) -> str:
+    """Return what has to be installed to have a distribution as it was."""
+    return f"{change.name}=={change.old}"
 
 
 class OldReleases:
@@ -203,16 +179,12 @@ class OldReleases:
         self._asks = bool(source.good) and not (source.offline or task.allows_effects)
         name = "pip" if find_spec("pip") else "uv"
         installer = packaged_table("experiments")["installers"][name]
-        self._command = [
-            word.format(python=sys.executable) for word in installer["command"]
-        ]
-        places = [installer["index"]]
-        if source.offline:
-            self._command.append(installer["offline"])
-            places = ["no index"]
-        for place in source.find_links:
-            self._command.append(f"--find-links={place}")
-            places.append(place)
+        offline = [installer["offline"]] if source.offline else []
+        links = [f"--find-links={place}" for place in source.find_links]
+        command = [*installer["command"], *offline, *links]
+        self._command = [word.replace("{python}", sys.executable) for word in command]
+        index = "no index" if source.offline else installer["index"]
+        places = [index, *source.find_links]
         self.tell(
             f"old versions come from {' and '.join(places)}, by {name}: wheels alone, into a "
             "temporary folder"
@@ -232,7 +204,7 @@ class OldReleases:
                     "prove: anybody may have written the good report; to install what it lists: "
                     "failure-taxonomy prove --environment --yes"
                 )
-            why = self._find_wheel(change.requirement)
+            why = self._find_wheel(requirement_of(change))
         if why:
             self.tell(f"   not tried: {change}: {why}")
         return not why
@@ -267,7 +239,7 @@ class OldReleases:
         """Return conditions in which some distributions are as they were."""
         if not changes:
             return conditions
-        folders = [str(self._folder(change.requirement)) for change in changes]
+        folders = [str(self._folder(requirement_of(change))) for change in changes]
         variables = {
             **os.environ,
             **self.experiments.setup.variables,
@@ -281,7 +253,7 @@ class OldReleases:
     def why_unused(self, changes: Sequence[Change], modules: Mapping[str, str]) -> str:
         """Return which module is imported as it is installed, although an old one is there."""
         for change in changes:
-            folder = self._folder(change.requirement)
+            folder = self._folder(requirement_of(change))
             for copy in distributions(name=change.name):
                 site = Path(str(copy.locate_file("")))
                 for name, file in modules.items():
@@ -296,7 +268,7 @@ def why_not_put_back(change: Change) -> str:
     """Return why a distribution is not put back; empty if it may be."""
     if change.old is None:
         return "it was added since, and can't be hidden"
-    if _REQUIREMENT.fullmatch(change.requirement) is None:
+    if _REQUIREMENT.fullmatch(requirement_of(change)) is None:
         return "it is no release"
     for copy in distributions(name=change.name):
         # Of a folder or a repository, say by `-e`: an index has nothing like it, or another one.
@@ -384,9 +356,7 @@ class _Search:
             outcome = self._trials.run(self._side(changes), is_fresh=True)
             if outcome.result != "passed":
                 break
-        words: str = outcome.result
-        if words == "other":
-            words = f"can't be tested: {first_line(outcome.words)}"
+        words = result_words(outcome)
         old = [f"{change.name} {change.old}" for change in changes]
         shown = listed(old, _SHOWN) or "nothing put back"
         self._releases.tell(f"   with {shown}: {words}")
@@ -414,7 +384,9 @@ class _Search:
             comparison.pairs.effect,
             comparison.pairs.without,
             other=" and ".join(str(change.old) for change in changes),
-            state=" with ".join(change.now for change in changes),
+            state=" with ".join(
+                f"{change.name} {change.new or 'removed'}" for change in changes
+            ),
             command=trials.verified_command(comparison.failing),
         )
 

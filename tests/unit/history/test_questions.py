@@ -12,7 +12,6 @@ from pytest_failure_taxonomy.history import History
 from pytest_failure_taxonomy.history.branches import wilson_interval
 from pytest_failure_taxonomy.history.questions import (
     Wanted,
-    changed_versions,
     count_periods,
     find_flaky,
     find_new_tests,
@@ -23,6 +22,7 @@ from pytest_failure_taxonomy.history.questions import (
     prune,
     states_of,
 )
+from pytest_failure_taxonomy.history.versions import changed_versions
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.past_runs import TEST, a_report

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import random
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_failure_taxonomy.prove.bases import Side, compare
-from pytest_failure_taxonomy.prove.experiment import Outcome, OutOfTime
+from pytest_failure_taxonomy.prove.bases import Side, compare, find_commit
+from pytest_failure_taxonomy.prove.experiment import (
+    ExperimentError,
+    Outcome,
+    OutOfTime,
+)
 from pytest_failure_taxonomy.prove.rates import NO_RUNS, Count
 
 ALWAYS = Count(failed=8, runs=8)
@@ -132,3 +138,12 @@ def test_chance_is_no_news(rate: float) -> None:
         is_answered = not compare(ask, NO_RUNS, counts)
         new += is_answered and not counts["there"].failed
     assert new <= 0.01 * trials
+
+
+def test_a_whole_clone_is_not_made_shallow(tmp_path: Path) -> None:
+    """By the command that gets what it lacks: a depth would cut the history that is there."""
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    with pytest.raises(ExperimentError) as caught:
+        find_commit(tmp_path, "origin/main")
+    command = "git fetch origin main:refs/remotes/origin/main"
+    assert str(caught.value).endswith(f" has no origin/main: {command}")

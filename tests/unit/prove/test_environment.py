@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,15 @@ import pytest
 from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.history.questions import states_of
 from pytest_failure_taxonomy.history.recording import amendment_of
+from pytest_failure_taxonomy.history.versions import Change
 from pytest_failure_taxonomy.prove.environment import (
-    Change,
+    OldReleases,
     Source,
     find_in_history,
     why_not_put_back,
 )
+from pytest_failure_taxonomy.prove.experiment import Experiments, OutOfTime, Setup
+from pytest_failure_taxonomy.prove.recorded import Task
 from pytest_failure_taxonomy.report.amend import amend
 from tests.helpers.past_runs import a_report
 
@@ -67,3 +71,30 @@ def test_what_was_installed_is_that_of_the_last_pass(tmp_path: Path) -> None:
     installed = find_in_history(report, source)(report.causes[0])
     assert installed is not None
     assert [*installed][:-1] == [*then]
+
+
+def test_an_installer_that_is_ended_leaves_no_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next cause would take it for whole: pip leaves alone what is there."""
+    setup = Setup(args=(), folder=tmp_path, rootdir=tmp_path)
+    experiments = Experiments(setup, until=0.0, limit_seconds=0.0)
+    experiments.folder = tmp_path
+    task = Task(
+        report=a_report(1, test_a="failed"),
+        tell=print,
+        save=print,
+        budget_seconds=0.0,
+    )
+    source = Source(good=None, history=None, find_links=(), offline=True)
+    releases = OldReleases(experiments, source, task)
+    folder = tmp_path / "site-paper==1.0"
+
+    def end_early(*_: object, **__: object) -> None:
+        (folder / "paper").mkdir(parents=True)
+        raise subprocess.TimeoutExpired("pip", 0.0)
+
+    monkeypatch.setattr(subprocess, "run", end_early)
+    with pytest.raises(OutOfTime):
+        releases.install(Change(name="paper", old="1.0", new="2.0"))
+    assert not folder.exists()

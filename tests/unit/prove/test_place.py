@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,17 @@ from pytest_failure_taxonomy.prove.experiment import (
 )
 from pytest_failure_taxonomy.prove.places import Place
 from pytest_failure_taxonomy.prove.recorded import Repeat
+from tests.helpers.reports import make_report_value
 
 VICTIM = Victim(
     nodeid="tests/test_it.py::test_it", fingerprints=frozenset(), endings=frozenset()
 )
 AGAIN = Repeat(victim=VICTIM)
+
+
+def beside(folder: Path, setup: Setup) -> AbstractContextManager[Checkout]:
+    """Return a worktree beside a repository."""
+    return checkout_beside(make_report_value(), setup, folder, print)
 
 
 class Imports(Experiments):
@@ -155,10 +162,10 @@ def test_a_checkout_lacks_what_a_build_has_made(tmp_path: Path) -> None:
     (mine / ".gitignore").write_text("_version.py\n*.so\n.venv\n")
     git("add", "--all")
     assert built_modules(mine) == ["shop/_version.py", "shop/fast.so"]
-    with checkout_beside(mine) as beside:
-        assert beside.name == "mine"
+    with beside(mine, Setup(args=(), folder=mine, rootdir=mine)) as place:
+        assert place.folder.name == "mine"
         assert (mine / ".git/worktrees/mine").is_dir()
-    assert not beside.parent.exists()
+    assert not place.folder.parent.exists()
     assert not list((mine / ".git/worktrees").glob("*"))
 
 
@@ -219,11 +226,11 @@ def test_tests_run_by_the_names_that_their_files_had(tmp_path: Path) -> None:
     )
     again = Repeat(victim=victim, before=("test_b.py::test_b[x::y]",))
     nodeids = (victim.nodeid, *again.before)
-    with checkout_beside(mine) as folder:
-        place = Checkout(setup, mine, folder)
+    with beside(mine, setup) as place:
+        folder, place.since = place.folder, since
         experiments = Answers()
         for commit_name, b in ((begin, "test_b.py"), (ahead, "test_b_ahead.py")):
-            place.check_out(commit_name, (), since, nodeids)
+            place.check_out(commit_name, nodeids)
             place.run(experiments, again)
             nodeid, before, renames = experiments.asked.pop()
             assert nodeid == "test_a.py::test_it"
