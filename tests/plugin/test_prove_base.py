@@ -72,8 +72,8 @@ def test_what_is_new_here_is_told_from_what_the_base_has_too(
         for cause in json.loads(repository.report.read_text())["causes"]
     }
     new = answers["tests/test_cart.py::test_total"]
-    assert (new["status"], new["runs"], new["failed"]) == ("new", 6, 0)
-    assert (new["here_runs"], new["here_failed"]) == (5, 5)
+    assert (new["status"], new["runs"], new["failed"]) == ("new", 9, 0)
+    assert (new["here_runs"], new["here_failed"]) == (8, 8)
     assert (new["revision"], new["lacks_test"]) == ("main", False)
     assert new["commit"] == repository.git("rev-parse", "main")
     also = answers["tests/test_red.py::test_red"]
@@ -83,7 +83,7 @@ def test_what_is_new_here_is_told_from_what_the_base_has_too(
     assert (lacking["status"], lacking["lacks_test"]) == ("new", True)
     assert lacking["runs"] == 0
     for words in (
-        "   new here: passes on main (6 of 6)",
+        "   new here: passes on main (9 of 9)",
         f"   also on main: fails 5 of 5 {ALL}",
         "   new here: its test does not exist on main",
     ):

@@ -989,11 +989,8 @@ def find_since_of_test(
         failures = select(FAILURE.cause_id).join(RUNS).where(FAILURE.test_id.in_(tests))
         failures = failures.where(*matches(RUN.branch, branch))
         latest = failures.with_only_columns(RUN.number).order_by(*NEWEST_FIRST)
-        causes = select(CAUSES).where(
-            CAUSE.id.in_(
-                failures.where(RUN.number == latest.limit(1).scalar_subquery())
-            )
-        )
+        of_latest = failures.where(RUN.number == latest.limit(1).scalar_subquery())
+        causes = select(CAUSES).where(CAUSE.id.in_(of_latest))
         found = connection.execute(causes.order_by(CAUSE.fingerprint)).all()
         if found:
             return tuple(
@@ -1079,13 +1076,10 @@ def _since(
         for run in runs
         if run.branch == last.branch and (not passed or ORDER(run) > ORDER(passed))
     )
-    proof = read_proofs(connection, [cause.fingerprint]).get(
-        (cause.project_id, cause.fingerprint)
-    )
-    state = None
-    if nodeid is not None:
-        states = judge_branches(_telling(ends)).values()
-        state = next((of_test[0] for of_test in states), None)
+    proofs = read_proofs(connection, [cause.fingerprint])
+    proof = proofs.get((cause.project_id, cause.fingerprint))
+    states = judge_branches(_telling(ends)).values() if nodeid else ()
+    state = next((of_test[0] for of_test in states), None)
     return Since(
         nodeid=nodeid,
         fingerprint=cause.fingerprint,
@@ -1243,17 +1237,17 @@ class _Earlier:
 
         The path of a test's file is part of a fingerprint. All else that a title tells is the same.
         """
-        names = _nodeids_of(self._connection, self._renames.all_of(tests))
-        wanted = {
-            group.title.replace(
-                names[new].partition("::")[0], names[old].partition("::")[0]
-            )
-            for old, new in self._renames.current.items()
-            if new in tests
+        before = {
+            old: new for old, new in self._renames.current.items() if new in tests
         }
-        if not wanted:
+        if not before:
             return []
-        failed = select(FAILURE.cause_id).where(FAILURE.test_id.in_([*names]))
+        names = _nodeids_of(self._connection, [*before, *before.values()])
+        files = {test: nodeid.partition("::")[0] for test, nodeid in names.items()}
+        wanted = {
+            group.title.replace(files[new], files[old]) for old, new in before.items()
+        }
+        failed = select(FAILURE.cause_id).where(FAILURE.test_id.in_([*before]))
         causes = select(CAUSE.id).where(
             CAUSE.id.in_(failed),
             CAUSE.reason == group.reason,

@@ -9,7 +9,7 @@ the tables can live in a database that has others.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from math import isfinite
@@ -670,27 +670,19 @@ class _Addition:
     def _find_tests(self, nodeids: Iterable[str]) -> dict[str, int]:
         """Return the ids of tests by their node ids; those that are new get one."""
         digests = {digest_of(nodeid): nodeid for nodeid in nodeids}
-        tests = self._ids_by_digest(digests)
+        known = self._ids_by_nodeid(digests)
         rows = [
             {"project_id": self._project, "digest": digest, "nodeid": nodeid}
             for digest, nodeid in digests.items()
-            if digest not in tests
+            if nodeid not in known
         ]
-        if rows:
-            self._insert_all(TESTS, rows)
-            tests |= self._ids_by_digest(dict.fromkeys(row["digest"] for row in rows))
-        return {nodeid: tests[digest] for digest, nodeid in digests.items()}
+        self._insert_all(TESTS, rows)
+        return self._ids_by_nodeid(digests) if rows else known
 
-    def _ids_by_digest(self, digests: Collection[Any]) -> dict[str, int]:
-        of_project = select(TEST.digest, TEST.id).where(
-            TEST.project_id == self._project
-        )
-        rows: Any
-        if len(digests) > 4 * AT_ONCE:  # quicker than many queries
-            rows = self._connection.execute(of_project).all()
-        else:
-            rows = rows_with(self._connection, of_project, TEST.digest, digests)
-        return {row.digest: row.id for row in rows if row.digest in digests}
+    def _ids_by_nodeid(self, digests: Mapping[str, str]) -> dict[str, int]:
+        tests = select(TEST.digest, TEST.id).where(TEST.project_id == self._project)
+        rows = rows_with(self._connection, tests, TEST.digest, digests)
+        return {digests[row.digest]: row.id for row in rows}
 
     def _insert_causes(self) -> dict[str, int]:
         """Add the causes that are new; return the ids of all by fingerprint."""

@@ -1,7 +1,7 @@
 """Was it red before: how tests end at another revision, beside how they end here.
 
 The other revision has a failure, too, if it was seen there with its fingerprint. It is new here if
-its test passes there so often that the rate at which it fails here is excluded.
+runs of both sides are as far apart as a proof takes (`rates.compare`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
-from pytest_failure_taxonomy.prove import commits, recorded, repository
+from pytest_failure_taxonomy.prove import commits, rates, recorded, repository
 from pytest_failure_taxonomy.prove.causes import causes_of, in_turn
 from pytest_failure_taxonomy.prove.experiment import (
     Experiments,
@@ -22,10 +22,13 @@ from pytest_failure_taxonomy.prove.experiment import (
 )
 from pytest_failure_taxonomy.prove.rates import (
     FEWEST,
+    FEWEST_OF_CHANCE,
+    MOST_PAIRS,
     NO_RUNS,
     Count,
+    Pairs,
+    Tally,
     interval_of,
-    passes_needed,
 )
 from pytest_failure_taxonomy.report.amend import amend
 from pytest_failure_taxonomy.report.model import FailureReport
@@ -36,6 +39,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.text import first_line
 
 _NO_TIME: Final = "time ran out"
+_TOO_SELDOM: Final = "it fails here, and too seldom to tell"
 _MOST_TESTS: Final = 5
 """Tests of a cause that are tried until one exists at the other revision."""
 
@@ -49,17 +53,31 @@ def compare(
 
     Args:
         ask: runs it on one side.
-        known: runs of a proof that it fails here. Where all of them failed, it isn't run here.
+        known: runs of a proof that it fails here. Where all of 8 or more failed, it isn't run here.
         counts: runs of both sides so far, to which others are added.
 
     Returns:
         Why that is not known; empty if it is.
     """
+    always_fails = FEWEST_OF_CHANCE <= known.runs == known.failed
     try:
-        while (why_not := _judge(known, counts)) is None:
+        for _ in range(2 * MOST_PAIRS):
+            here, there = counts["here"], counts["there"]
+            effect = known if always_fails else here
+            verdict = rates.compare(
+                Pairs(effect=effect, without=there),
+                Tally(fresh=effect),
+                Tally(fresh=there),
+            )
+            is_known = there.runs >= FEWEST if there.failed else verdict == "apart"
+            if is_known:
+                return ""
+            if verdict == "not apart" and not there.failed:
+                passes = f"here it passes now ({here.runs} of {here.runs})"
+                return _TOO_SELDOM if here.failed else passes
             sides: list[Side] = ["there"]
             # Once it has failed there, nothing more is to be learned here.
-            if not _always_fails(known) and not counts["there"].failed:
+            if not (always_fails or there.failed):
                 sides.append("here")
             # As they may differ by a network that is back again, or by every second run.
             for side in random.sample(sides, len(sides)):
@@ -70,26 +88,7 @@ def compare(
                 counts[side] = counts[side].plus(outcome.result)
     except OutOfTime:
         return _NO_TIME
-    return why_not
-
-
-def _judge(known: Count, counts: dict[Side, Count]) -> str | None:
-    """Return why runs say nothing, empty if they do; `None` while there are too few."""
-    here, there = counts["here"], counts["there"]
-    if there.failed:
-        return "" if there.runs >= FEWEST else None
-    if not _always_fails(known):
-        tries = passes_needed(known.share) if known.failed else FEWEST
-        if here.runs >= tries and not here.failed:
-            return f"here it passes now ({here.runs:,} of {here.runs:,})"
-        if here.runs < FEWEST or not here.failed:
-            return None
-    rate = known.and_those_of(here).interval[0]
-    return "" if there.runs >= max(FEWEST, passes_needed(rate)) else None
-
-
-def _always_fails(known: Count) -> bool:
-    return 0 < known.runs == known.failed
+    return _TOO_SELDOM
 
 
 def find_on_base(task: recorded.Task, revision: str) -> tuple[FailureReport, bool]:

@@ -46,14 +46,14 @@ def ask_of(
 @pytest.mark.parametrize(
     ("known", "here", "there", "why_not", "runs"),
     [
-        pytest.param(ALWAYS, [], repeat(PASSES), "", {"there": 5}, id="proven-and-new"),
+        pytest.param(ALWAYS, [], repeat(PASSES), "", {"there": 8}, id="proven-and-new"),
         pytest.param(ALWAYS, [], repeat(FAILS), "", {"there": 5}, id="proven-on-both"),
         pytest.param(
             NO_RUNS,
             repeat(FAILS),
             repeat(PASSES),
             "",
-            {"here": 5, "there": 5},
+            {"here": 8, "there": 8},
             id="both-sides-are-seen",
         ),
         pytest.param(
@@ -69,7 +69,7 @@ def ask_of(
             chain([PASSES] * 4, repeat(FAILS)),
             repeat(PASSES),
             "",
-            {"here": 9, "there": 9},
+            {"here": 10, "there": 10},
             id="a-rate-takes-more-passes",
         ),
         pytest.param(
@@ -113,7 +113,7 @@ def test_what_runs_on_both_sides_allow_to_say(
     why_not: str,
     runs: dict[str, int],
 ) -> None:
-    """A test that always fails takes five runs a side."""
+    """A test that always fails takes eight runs a side."""
     asked: list[Side] = []
     ask = ask_of(iter(here), iter(there), asked)
     counts: dict[Side, Count] = {"here": NO_RUNS, "there": NO_RUNS}
