@@ -66,7 +66,8 @@ def prove(options: argparse.Namespace) -> int:
         number=options.cause,
         allows_effects=options.yes,
     )
-    resumes = not (options.new or options.fixed or options.base)
+    is_other = options.environment or options.commit or options.good
+    resumes = not (options.new or options.fixed or options.base or is_other)
     # As by Ctrl+C: nothing goes on, and no folder stays.
     handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 from collections.abc import Sequence
@@ -10,7 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.prove import recorded, repository
+from pytest_failure_taxonomy.cli.main import main
+from pytest_failure_taxonomy.options import PROVING_VARIABLE
+from pytest_failure_taxonomy.prove import commits, recorded, repository
 from pytest_failure_taxonomy.prove.commits import find_commits
 from pytest_failure_taxonomy.prove.experiment import (
     Experiments,
@@ -277,3 +280,19 @@ def test_what_can_not_be_tested_is_said_at_once(search: Search, tmp_path: Path) 
     absent = f"   {good} has no test_cart.py: commits without it can't be tested"
     assert search.lines[5] == absent
     assert search._git("rev-parse", "HEAD") == head
+
+
+def test_what_does_not_resume_does_not_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--resume` goes on with the causes, and not with the search for a commit."""
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(make_report(make_run(failures=(make_failure(),)))))
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commits, "find_commits", interrupt)
+    monkeypatch.setenv(PROVING_VARIABLE, "1")
+    assert main(["prove", "--good", "HEAD", str(path)]) == 130
+    assert "prove: interrupted\n" in capsys.readouterr().err
