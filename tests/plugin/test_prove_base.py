@@ -264,7 +264,9 @@ def test_a_revision_that_is_not_there_is_one_line_with_the_command(
     code, _, err = call(capsys, *words)
     command = "git fetch --depth=1 origin main:refs/remotes/origin/main"
     assert (code, err.count("\n")) == (2, 1)
-    assert err.endswith(f" has no origin/main: {command}\n")
+    assert err.endswith(
+        f" has no origin/main: {command}, and then --base origin/main\n"
+    )
     repository.git(*command.split()[1:])
     code, out, err = call(capsys, *words)
     assert (code, err) == (0, ""), out

@@ -168,7 +168,7 @@ def test_a_project_that_changes_the_order(proofs: Proofs) -> None:
     proof = proofs.prove_only()
     assert (proof["type"], proof["status"]) == ("order.polluted", "proven")
     assert proof["command"] is None
-    words = "the project changes the order of its tests, so no command repeats it"
+    words = "pytest runs these tests in another order, so no command repeats it"
     assert words in proof["suspicions"]
 
 

@@ -309,10 +309,12 @@ class _Asked:
                 process.terminate()
         told = said.decode("utf-8", "replace")
         # The tool has no such options.
-        told = told.replace(
-            "failure-taxonomy prove --resume --budget", "`prove` with a budget of"
+        told = re.sub(
+            r"failure-taxonomy prove --resume --budget (\w+).*",
+            r"`prove` with a budget of \1",
+            told,
         )
-        told = told.replace("failure-taxonomy prove --yes", "`prove` with yes=true")
+        told = re.sub("failure-taxonomy prove .*?--yes", "`prove` with yes=true", told)
         head = f"proven: {'yes' if process.returncode == 0 else 'not all'}"
         return _printable(
             agent.render_section(head, ([line] for line in told.splitlines()))

@@ -128,11 +128,13 @@ def find_commit(source: Path, revision: str) -> str:
     Raises:
         ExperimentError: it is not there; the message has the command that gets it.
     """
-    branch = revision.removeprefix("origin/")
-    target = "" if branch == revision else f":refs/remotes/{revision}"
-    # It would make a whole clone shallow.
-    depth = "--depth=1 " if commits.is_shallow(source) else ""
-    hint = f"; {source} has no {revision}: git fetch {depth}origin {branch}{target}"
+    hint = f"; {source} has no {revision}"
+    if "origin" in repository.git(source, "remote").split():
+        branch = revision.removeprefix("origin/")
+        # It would make a whole clone shallow.
+        depth = "--depth=1 " if commits.is_shallow(source) else ""
+        fetch = f"git fetch {depth}origin {branch}:refs/remotes/origin/{branch}"
+        hint += f": {fetch}, and then --base origin/{branch}"
     names = ("rev-parse", "--verify", f"{revision}^{{commit}}")
     return repository.git(source, *names, hint=hint)
 

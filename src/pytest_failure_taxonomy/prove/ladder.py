@@ -642,7 +642,7 @@ class Ladder:
         suspicions = [*self._suspicions]
         if trials.is_reordered:
             suspicions.append(
-                "the project changes the order of its tests, so no command repeats it"
+                "pytest runs these tests in another order, so no command repeats it"
             )
         return make_proof(
             sort,
