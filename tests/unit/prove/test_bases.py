@@ -143,7 +143,7 @@ def test_chance_is_no_news(rate: float) -> None:
 def test_a_whole_clone_is_not_made_shallow(tmp_path: Path) -> None:
     """By the command that gets what it lacks: a depth would cut the history that is there."""
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
-    with pytest.raises(ExperimentError, match=" has no origin/main$"):
+    with pytest.raises(ExperimentError, match=r" has no origin/main$"):
         find_commit(tmp_path, "origin/main")  # from nowhere it can be had
     remote = ["git", "remote", "add", "origin", str(tmp_path)]
     subprocess.run(remote, cwd=tmp_path, check=True)
