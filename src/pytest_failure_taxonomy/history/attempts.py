@@ -197,11 +197,8 @@ def _record(
         if not commit and git is not None and not git.dirty:
             commit = git.commit
         success = success or verdict is None
-        tried = [
-            past
-            for past in tried
-            if (past.at, past.run_id or "") < (at, run_id) and past.run_id != run_id
-        ]
+        # Reports that a harness has joined began at one moment, and are in their order.
+        tried = [past for past in tried if past.at <= at and past.run_id != run_id]
         # A harness tries one system again and again on purpose.
         is_trial = report.trial is not None
         earlier = [] if is_trial else [past.approach for past in tried]
