@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, insert, select
 
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history.tables import (
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 MAX_ERROR: Final = 20_000
 """Characters of an error that are kept."""
-_RUN_ID: Final = func.coalesce(ATTEMPT.run_id, "")
 
 
 @value
@@ -126,7 +125,7 @@ def recover(
         last_good = connection.scalar(
             select(ATTEMPT.commit_id)
             .where(ATTEMPT.success, ATTEMPT.commit_id.is_not(None))
-            .order_by(ATTEMPT.at.desc(), _RUN_ID.desc(), ATTEMPT.id.desc())
+            .order_by(ATTEMPT.at.desc(), ATTEMPT.id.desc())
             .limit(1)
         )
     count = 1
@@ -242,6 +241,6 @@ def _attempts_of(connection: Connection, subtask: str) -> list[PastAttempt]:
     rows = connection.execute(
         select(*columns, ATTEMPT.commit_id.label("commit"))
         .where(ATTEMPT.subtask_id == subtask)
-        .order_by(ATTEMPT.at, _RUN_ID, ATTEMPT.id)
+        .order_by(ATTEMPT.at, ATTEMPT.id)
     )
     return [PastAttempt(**row) for row in rows.mappings()]
