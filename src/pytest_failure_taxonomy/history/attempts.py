@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, func, insert, select
 
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history.tables import (
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 MAX_ERROR: Final = 20_000
 """Characters of an error that are kept."""
+_RUN_ID: Final = func.coalesce(ATTEMPT.run_id, "")
 
 
 @value
@@ -125,7 +126,7 @@ def recover(
         last_good = connection.scalar(
             select(ATTEMPT.commit_id)
             .where(ATTEMPT.success, ATTEMPT.commit_id.is_not(None))
-            .order_by(ATTEMPT.at.desc(), ATTEMPT.id.desc())
+            .order_by(ATTEMPT.at.desc(), _RUN_ID.desc(), ATTEMPT.id.desc())
             .limit(1)
         )
     count = 1
@@ -191,13 +192,19 @@ def _record(
     verdict = run_id = None
     at = datetime.now(UTC).replace(tzinfo=None)
     if report is not None:
-        verdict, run_id, at = report.verdict, report.run.id, started_at(report)
+        verdict, run_id = report.verdict, report.run.id
+        # Its end: reports that a harness has joined all began at one moment.
+        lasted = timedelta(seconds=report.run.duration_seconds or 0.0)
+        at = started_at(report) + lasted
         git = report.environment.git
         if not commit and git is not None and not git.dirty:
             commit = git.commit
         success = success or verdict is None
-        # Reports that a harness has joined began at one moment, and are in their order.
-        tried = [past for past in tried if past.at <= at and past.run_id != run_id]
+        tried = [
+            past
+            for past in tried
+            if (past.at, past.run_id or "") < (at, run_id) and past.run_id != run_id
+        ]
         # A harness tries one system again and again on purpose.
         is_trial = report.trial is not None
         earlier = [] if is_trial else [past.approach for past in tried]
@@ -241,6 +248,6 @@ def _attempts_of(connection: Connection, subtask: str) -> list[PastAttempt]:
     rows = connection.execute(
         select(*columns, ATTEMPT.commit_id.label("commit"))
         .where(ATTEMPT.subtask_id == subtask)
-        .order_by(ATTEMPT.at, ATTEMPT.id)
+        .order_by(ATTEMPT.at, _RUN_ID, ATTEMPT.id)
     )
     return [PastAttempt(**row) for row in rows.mappings()]
