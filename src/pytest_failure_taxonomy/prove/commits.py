@@ -27,7 +27,7 @@ from pytest_failure_taxonomy.prove.experiment import (
 )
 from pytest_failure_taxonomy.prove.places import Place
 from pytest_failure_taxonomy.prove.rates import make_proof
-from pytest_failure_taxonomy.prove.repository import git, toplevel_of
+from pytest_failure_taxonomy.prove.repository import git, hash_or_none, toplevel_of
 from pytest_failure_taxonomy.prove.search import Walk
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy.judgement import Proof
@@ -173,7 +173,7 @@ def checkout_beside(
 def commit_of(report: FailureReport) -> str | None:
     """Return the commit of a report's run; `None` where it has none."""
     git_then = report.environment.git
-    return None if git_then is None else git_then.commit
+    return hash_or_none(None if git_then is None else git_then.commit)
 
 
 def is_shallow(source: Path) -> bool:
@@ -251,7 +251,7 @@ def find_commits(
         for cause in in_turn(task, chosen, experiments):
             begin = good
             if begin is None and cause.history is not None:
-                begin = cause.history.last_passed_commit
+                begin = hash_or_none(cause.history.last_passed_commit)
             if begin is None:
                 tell(f"   it is not known where it passed; {_GIVE_ONE}")
                 continue

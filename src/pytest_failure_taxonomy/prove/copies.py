@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import tarfile
 import tempfile
+import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -23,7 +23,7 @@ from pytest_failure_taxonomy.prove.experiment import (
 )
 from pytest_failure_taxonomy.prove.ledger import Tree
 from pytest_failure_taxonomy.prove.places import Place
-from pytest_failure_taxonomy.prove.repository import git, toplevel_of
+from pytest_failure_taxonomy.prove.repository import git, hash_or_none, toplevel_of
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy.code_owners import NOT_SOURCES
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -81,7 +81,7 @@ def leftovers_of(
     before = {name: at_ns for name, (_, at_ns) in files.items() if at_ns < began_ns}
     older = _find_older(before, tracked)
     then = report.environment.git
-    commit = then.commit if then is not None else None
+    commit = hash_or_none(then.commit if then is not None else None)
     return Leftovers(
         between_ns=between_ns,
         names=tuple(sorted(names)),
@@ -203,12 +203,12 @@ class Copies:
         leftovers = self.leftovers
         if not leftovers.tracked:
             return
-        archive = self._around / "earlier.tar"
-        words = ("archive", "--format=tar", f"--output={archive}", leftovers.commit)
+        archive = self._around / "earlier.zip"
+        words = ("archive", "--format=zip", f"--output={archive}", leftovers.commit)
         with suppress(ExperimentError):
             git(rootdir, *words, "--", *leftovers.tracked)
-            with tarfile.open(archive) as file:
-                file.extractall(self._earlier, filter="data")
+            with zipfile.ZipFile(archive) as file:
+                file.extractall(self._earlier)
 
     def _clean(self, rootdir: Path, left: Collection[str]) -> None:
         """Remove what the run has left, and put back what it has changed."""
@@ -216,6 +216,7 @@ class Copies:
         for name in {*leftovers.names, *leftovers.older} - {*left}:
             path, earlier = rootdir / name, self._earlier / name
             if earlier.is_file():
+                path.unlink(missing_ok=True)  # it may be a link by now
                 shutil.copy2(earlier, path)
             elif name not in leftovers.tracked:
                 path.unlink(missing_ok=True)

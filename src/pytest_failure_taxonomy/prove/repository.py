@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -12,10 +13,16 @@ from pytest_failure_taxonomy.prove.experiment import ExperimentError
 from pytest_failure_taxonomy.system.process import ask_git
 
 _SECONDS_OF_GIT: Final = 120.0
+_IS_HASH: Final = re.compile("[0-9a-f]{7,64}").fullmatch
 _OF_A_HOOK: Final = frozenset(
     {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}
 )
 """What git sets for its hooks; it would be asked about another checkout than ours."""
+
+
+def hash_or_none(commit: str | None) -> str | None:
+    """Return a commit of a report if it is a hash: git would take `--output=x` for an option."""
+    return commit if commit and _IS_HASH(commit) else None
 
 
 def git(folder: Path, *arguments: str, hint: str = "") -> str:
