@@ -270,11 +270,13 @@ def why_not_put_back(change: Change) -> str:
         return "it was added since, and can't be hidden"
     if _REQUIREMENT.fullmatch(requirement_of(change)) is None:
         return "it is no release"
+    if change.name in _NOT_PUT_BACK:
+        return _NOT_PUT_BACK[change.name]
     for copy in distributions(name=change.name):
         # Of a folder or a repository, say by `-e`: an index has nothing like it, or another one.
         if "archive_info" not in (copy.read_text("direct_url.json") or "archive_info"):
             return "it is not installed from an index"
-    return _NOT_PUT_BACK.get(change.name, "")
+    return ""
 
 
 class _Search:

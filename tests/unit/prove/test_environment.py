@@ -45,7 +45,7 @@ from tests.helpers.past_runs import a_report
             "pytest-failure-taxonomy",
             "2.0",
             "1.0",
-            "it is not installed from an index",
+            "the experiments need the one that is installed",
         ),
     ],
 )
@@ -54,6 +54,34 @@ def test_what_is_put_back(
 ) -> None:
     """Anybody may have written a report: it names a release of a distribution, or nothing."""
     assert why_not_put_back(Change(name=name, new=new, old=old)) == why
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        (None, ""),
+        ('{"url": "file:///paper.whl", "archive_info": {}}', ""),
+        (
+            '{"url": "file:///paper", "dir_info": {"editable": true}}',
+            "it is not installed from an index",
+        ),
+        (
+            '{"url": "https://example.org/paper", "vcs_info": {"vcs": "git"}}',
+            "it is not installed from an index",
+        ),
+    ],
+)
+def test_where_it_was_installed_from(
+    source: str | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index has another `paper`, or none, where a folder's own was installed."""
+    metadata = tmp_path / "paper-2.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Name: paper\nVersion: 2.0\n")
+    if source is not None:
+        (metadata / "direct_url.json").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert why_not_put_back(Change(name="paper", new="2.0", old="1.0")) == why
 
 
 def test_what_was_installed_is_that_of_the_last_pass(tmp_path: Path) -> None:
