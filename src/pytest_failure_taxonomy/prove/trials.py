@@ -281,6 +281,13 @@ class Trials:
         return self._next_command(side) if is_verified else None
 
     def _next_command(self, side: Side) -> str | None:
+        """Return a command to try or to give.
+
+        Three failures are a matter of luck where another run of the side has passed.
+        """
+        runs = self.ledger.tally(side).runs
+        if runs.failed < runs.runs:
+            return None
         if side not in self._commands:
             commands = commands_of(self._program, side, self.victim.nodeid)
             self._commands[side] = [*commands] if shutil.which("sh") else []

@@ -12,6 +12,7 @@ import pytest
 from pytest_failure_taxonomy.prove.axes import Axis
 from pytest_failure_taxonomy.prove.experiment import Conditions, Victim
 from pytest_failure_taxonomy.prove.ladder import Climb, Ladder
+from pytest_failure_taxonomy.taxonomy.judgement import Proof
 from tests.helpers.simulated import Run, Simulated
 
 TRIALS: Final = 400
@@ -88,14 +89,19 @@ def axes(base: str, uses_random: bool) -> Iterator[Axis]:
 
 def prove(fails: Fails, seed: int, *, threads: bool) -> tuple[str, Simulated]:
     """Return what is proven in a world, or nothing, and the runs that it took."""
+    proof, experiments = find_proof(fails, seed, threads=threads)
+    return (proof.type if proof.status == "proven" else ""), experiments
+
+
+def find_proof(fails: Fails, seed: int, *, threads: bool) -> tuple[Proof, Simulated]:
+    """Return what comes of a search in a world, and the runs that it took."""
     experiments = Simulated(lambda *_: 0.0, seed=seed, fails=fails, threads=threads)
     experiments.others = BEFORE
     climb = Climb(
         victim=VICTIM, recorded=BEFORE, natural=BEFORE[:6], others=BEFORE, axes=axes
     )
     shuffles = random.Random(seed)  # noqa: S311 - no secret is made of it
-    proof = Ladder(experiments, climb, shuffles=shuffles).prove()
-    return (proof.type if proof.status == "proven" else ""), experiments
+    return Ladder(experiments, climb, shuffles=shuffles).prove(), experiments
 
 
 @pytest.mark.parametrize("threads", [False, True], ids=["forks", "no forks"])
@@ -119,6 +125,17 @@ def test_what_nearly_always_fails_may_pass_for_reproducible(name: str) -> None:
     assert sum(proven[sort] for sort in wrong) <= MOST_WRONG, proven
     if name == "chance 0.9":
         assert proven["reproducible"] <= 0.05 * TRIALS, proven
+
+
+def test_a_command_of_half_the_runs_is_not_given() -> None:
+    """An order can raise a chance; that its command failed three times is luck."""
+
+    def fails(run: Run) -> bool:
+        return run.luck < (0.5 if BEFORE[0] in run.before else 0.04)
+
+    proofs = [find_proof(fails, seed, threads=False)[0] for seed in range(TRIALS)]
+    assert any(proof.type == "order.polluted" for proof in proofs)
+    assert sum(proof.command is not None for proof in proofs) <= MOST_WRONG
 
 
 def test_what_always_fails_is_always_proven() -> None:
