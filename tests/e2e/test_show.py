@@ -13,7 +13,7 @@ import pytest
 
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.report.merging import merge_reports
-from pytest_failure_taxonomy.report.model import SCHEMA_ID
+from pytest_failure_taxonomy.report.model import SCHEMA_ID, SCHEMA_VERSION
 from pytest_failure_taxonomy.taxonomy.evidence import (
     InFlightTest,
     ProcessExit,
@@ -416,11 +416,18 @@ def test_what_is_wrong_with_a_report_names_the_command_that_says_what_is_right(
     assert "`failure-taxonomy schema` prints what would be right" in said.err
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+SCHEMAS: Final = sorted(
+    file.name.removeprefix("failure-report-").removesuffix(".schema.json")
+    for file in files("pytest_failure_taxonomy.report").iterdir()
+    if file.name.endswith(".schema.json")
+)
+
+
+@pytest.mark.parametrize("version", SCHEMAS)
 def test_schema(shell: Shell, version: str) -> None:
     """The packaged file is printed exactly."""
     name = f"failure-report-{version}.schema.json"
     packaged = files("pytest_failure_taxonomy.report").joinpath(name).read_text("utf-8")
     assert shell("schema", "--version", version) == (0, packaged, "")
-    if version == "1.2":
+    if version == SCHEMA_VERSION:
         assert shell("schema").out == packaged
