@@ -1,7 +1,7 @@
 """Systems that attack: each costs its own case, and reaches no other.
 
 Every second case attacks, and many at a time. What a system in pytest's own process can do to
-others all the same is listed in docs/explanation/rubric-isolation.md, and not tried here.
+others all the same is listed in docs/bench/isolation.md, and not tried here.
 """
 
 from __future__ import annotations

@@ -30,11 +30,11 @@ pytest.importorskip("scipy")
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-HOW_TO: Final = "docs/how-to/write-a-bench.md"
-DATASETS: Final = "docs/how-to/bring-a-dataset.md"
-RUBRICS: Final = "docs/how-to/grade-with-several-rubrics.md"
-COMPARE: Final = "docs/how-to/compare-runs.md"
-REFERENCE: Final = "docs/reference/bench.md"
+HOW_TO: Final = "docs/bench/write-a-bench.md"
+DATASETS: Final = "docs/bench/write-a-bench.md"
+RUBRICS: Final = "docs/bench/grade.md"
+COMPARE: Final = "docs/bench/compare-runs.md"
+REFERENCE: Final = "docs/bench/options.md"
 
 BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE: Final = re.compile(r"# ([\w./-]+\.(?:py|yaml|yml|ini))\n")

@@ -187,17 +187,17 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_index_lists_every_page() -> None:
-    """The index of the documentation has a link to each of its pages."""
-    listed = {link.partition("#")[0] for link in links(read_page("docs/README.md"))}
-    pages = {
-        page.relative_to(ROOT / "docs").as_posix()
-        for page in (ROOT / "docs").rglob("*.md")
+    """The start page links to all pages, but for decisions, which have an index of their own."""
+    listed = {
+        (index.parent / link.partition("#")[0]).resolve()
+        for index in (ROOT / "docs").rglob("README.md")
+        for link in links(index.read_text("utf-8"))
     }
-    assert pages - listed == {"README.md"}
+    assert {*(ROOT / "docs").rglob("*.md")} - listed == {ROOT / "docs" / "README.md"}
 
 
 @pytest.mark.parametrize(
-    "page", sorted((ROOT / "docs/decisions").glob("*.md")), ids=name_of
+    "page", sorted((ROOT / "docs/decisions").glob("[0-9]*.md")), ids=name_of
 )
 def test_a_decision_has_its_four_parts(page: Path) -> None:
     """A decision gives its number, its context, what was decided, what follows, what was not."""

@@ -172,7 +172,7 @@ def sample_of(page: str) -> list[str]:
 
 def test_the_pages_show_one_sample() -> None:
     """Who goes on from the README reads about the lines that stand there."""
-    assert sample_of("README.md") == sample_of("docs/my-ci-is-red.md")
+    assert sample_of("README.md") == sample_of("docs/tutorial.md")
 
 
 def test_the_sample_is_what_is_printed(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ from tests.helpers.task_classes import passing_cases, task_class_files
 
 pytest.importorskip("scipy")
 
-HOW_TO: Final = "docs/how-to/look-into-a-run.md"
-REFERENCE: Final = "docs/reference/run-file.md"
+HOW_TO: Final = "docs/bench/run-a-bench.md"
+REFERENCE: Final = "docs/bench/run-file.md"
 COMMANDS: Final = "docs/reference/command-line.md"
 
 

@@ -1,6 +1,6 @@
 """Compare two runs of a task class, paired by case, and read those that a user names.
 
-Why the pairs are bounded as they are: docs/explanation/bench-comparisons.md.
+Why the pairs are bounded as they are: docs/bench/compare-runs.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The oracle of a task class: the self-test of its rubric, and outputs that people have labelled.
 
-How agreement is measured: docs/explanation/judges.md.
+How agreement is measured: docs/bench/grade.md.
 """
 
 from __future__ import annotations

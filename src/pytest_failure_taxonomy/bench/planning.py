@@ -1,7 +1,7 @@
 """Plan a bench: how many cases a gate needs, and which loss a number of pairs can show.
 
 For scores of 0 and 1 each chance is computed over all samples. Others are drawn from those of an
-earlier run, with a fixed seed. What is assumed, and why: docs/explanation/bench-aggregates.md and
+earlier run, with a fixed seed. What is assumed, and why: docs/bench/scores.md and
 bench-comparisons.md.
 """
 

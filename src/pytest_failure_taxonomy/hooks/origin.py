@@ -113,7 +113,7 @@ class OriginFinder:
 
         The first is the innermost frame in the user's own code, or else the innermost
         one in a library. The other is the innermost frame that is neither the standard
-        library's nor pytest's; see `docs/explanation/owners.md`. Both are `None`
+        library's nor pytest's; see `docs/explanation/charges.md`. Both are `None`
         without a traceback.
         """
         if issubclass(type(error), BaseExceptionGroup):

@@ -1,7 +1,7 @@
 """Tell which failures are one and the same, and gather them in groups.
 
 A fingerprint is a hash of what stays when a failure happens again: see
-docs/explanation/fingerprints.md for the rule and its reasons. What is taken out of a
+docs/explanation/causes.md for the rule and its reasons. What is taken out of a
 message stands in `data/fingerprints.toml`.
 """
 

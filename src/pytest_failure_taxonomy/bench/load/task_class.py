@@ -573,7 +573,7 @@ def load_task_class(path: str | os.PathLike[str]) -> models.TaskClass:
     """Read the folder of a task class; of its Python, only a `cases.py` is run.
 
     Args:
-        path: Of the folder; docs/reference/task-class.md describes its content.
+        path: Of the folder; docs/bench/task-class.md describes its content.
 
     Returns:
         The task class. It has the name of the real folder if the path is a link; its paths are
