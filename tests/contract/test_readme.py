@@ -175,6 +175,13 @@ def test_the_pages_show_one_sample() -> None:
     assert sample_of("README.md") == sample_of("docs/tutorial.md")
 
 
+def test_the_tutorial_creates_the_project_of_the_sample(tmp_path: Path) -> None:
+    """Who follows the tutorial gets the lines that it shows."""
+    write_shop(tmp_path)
+    files = [path.read_text("utf-8") for path in tmp_path.rglob("*") if path.is_file()]
+    assert set(files) <= set(blocks_of("docs/tutorial.md", "ini|python"))
+
+
 def test_the_sample_is_what_is_printed(tmp_path: Path) -> None:
     """The project that the sample is of ends in these lines."""
     if find_spec("openpyxl") is not None:
