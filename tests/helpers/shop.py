@@ -10,10 +10,12 @@ _FILES: Final = {
     "tests/conftest.py": (
         "import socket\n\nimport pytest\n\n\n"
         "@pytest.fixture\ndef db():\n"
-        "    return socket.create_connection(('127.0.0.1', 5439))\n"
+        '    return socket.create_connection(("127.0.0.1", 5439))\n'
     ),
     "tests/test_orders.py": (
-        "def test_add(db): pass\n\n\ndef test_list(db): pass\n\n\ndef test_remove(db): pass\n"
+        "def test_add(db):\n    pass\n\n\n"
+        "def test_list(db):\n    pass\n\n\n"
+        "def test_remove(db):\n    pass\n"
     ),
     "tests/test_export.py": "def test_export():\n    import openpyxl\n",
     "tests/test_cart.py": (
