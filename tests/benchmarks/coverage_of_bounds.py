@@ -1,4 +1,4 @@
-"""Measure how often lower bounds of a mean hold: the tables of bench-aggregates.md in docs/.
+"""Measure how often lower bounds of a mean hold: the table in docs/bench/scores.md.
 
 Run by hand, it takes minutes: ``python -m tests.benchmarks.coverage_of_bounds > tables.md``.
 """

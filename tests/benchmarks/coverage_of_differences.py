@@ -1,4 +1,4 @@
-"""Measure how often the interval of a paired difference holds: the tables of bench-comparisons.md.
+"""Measure how often the interval of a paired difference holds: docs/bench/compare-runs.md.
 
 Run by hand, it takes minutes: ``OPENBLAS_NUM_THREADS=1 python -m
 tests.benchmarks.coverage_of_differences > tables.md``. (Without the variable, the two processes and

@@ -1,8 +1,8 @@
 """Measure figures of cases that are alike, and of systems that are equal.
 
 How often the bound and the interval of clusters hold, beside those that take each case for itself;
-and how often some of several equal systems seem to differ, with Holm's method and without: the
-tables of bench-aggregates.md and bench-comparisons.md. It takes minutes:
+and how often some of several equal systems seem to differ, with Holm's method and without: see
+docs/bench/scores.md and compare-runs.md. It takes minutes:
 ``OPENBLAS_NUM_THREADS=1 python -m tests.benchmarks.error_rates > tables.md``.
 """
 

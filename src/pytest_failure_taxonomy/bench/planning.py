@@ -2,7 +2,7 @@
 
 For scores of 0 and 1 each chance is computed over all samples. Others are drawn from those of an
 earlier run, with a fixed seed. What is assumed, and why: docs/bench/scores.md and
-bench-comparisons.md.
+compare-runs.md.
 """
 
 from __future__ import annotations

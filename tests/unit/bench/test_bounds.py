@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pytest_failure_taxonomy.bench.bounds import lower_bound_95
 from pytest_failure_taxonomy.bench.report import cut_share
 
-PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "bench-aggregates.md"
+PAGE = Path(__file__).parents[3] / "docs" / "bench" / "scores.md"
 
 ANY_SCORES = st.lists(
     st.one_of(

@@ -36,7 +36,7 @@ from pytest_failure_taxonomy.bench.planning import (
 from pytest_failure_taxonomy.errors import BenchError
 from tests.contract.test_docs import section, table
 
-DOCS = Path(__file__).parents[3] / "docs" / "explanation"
+DOCS = Path(__file__).parents[3] / "docs" / "bench"
 SCORES = [0.0, 0.5, 0.6, 0.7, 0.7, 0.8, 0.9, 0.9, 1.0, 1.0]
 
 
@@ -202,7 +202,7 @@ def test_a_loss_of_drawn_pairs_is_found() -> None:
 @pytest.mark.nightly
 def test_the_tables_of_the_docs_are_what_is_planned() -> None:
     """Each number of cases and each loss on the pages is computed again."""
-    page = section((DOCS / "bench-aggregates.md").read_text("utf-8"), "How many cases")
+    page = section((DOCS / "scores.md").read_text("utf-8"), "How many cases")
     for bound, *cells in table(page):
         for truth, cell in zip((0.85, 0.9, 0.95, 0.98, 1.0), cells, strict=True):
             asked = gate(float(bound))
@@ -213,7 +213,7 @@ def test_the_tables_of_the_docs_are_what_is_planned() -> None:
                 else int(cell) == cases_needed(passing(truth), asked, 0.8)
             )
     page = section(
-        (DOCS / "bench-comparisons.md").read_text("utf-8"), "Which loss pairs can show"
+        (DOCS / "compare-runs.md").read_text("utf-8"), "Which loss pairs can show"
     )
     kinds: list[Callable[[float], Mapping[float, float]]] = [
         no_case_better,

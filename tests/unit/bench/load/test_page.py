@@ -11,7 +11,7 @@ from pytest_failure_taxonomy.bench.models import BenchSettings
 from tests.unit.bench.load.a_class import write_class
 
 PAGE: Final = (
-    Path(__file__).resolve().parents[4] / "docs" / "reference" / "task-class.md"
+    Path(__file__).resolve().parents[4] / "docs" / "bench" / "task-class.md"
 )
 
 
