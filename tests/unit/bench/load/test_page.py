@@ -10,9 +10,7 @@ from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchSettings
 from tests.unit.bench.load.a_class import write_class
 
-PAGE: Final = (
-    Path(__file__).resolve().parents[4] / "docs" / "bench" / "task-class.md"
-)
+PAGE: Final = Path(__file__).resolve().parents[4] / "docs" / "bench" / "task-class.md"
 
 
 def _section(title: str) -> str:
