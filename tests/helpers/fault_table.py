@@ -26,39 +26,36 @@ PAGE: Final = Path(__file__).parents[2] / "docs/explanation/fault-matrix.md"
 _INTRODUCTION: Final = """\
 # The fault matrix
 
-What the report says after each way to die, in six configurations: of three tests, `test_a` passes,
-`test_b` dies, `test_c` would pass. `tests/plugin/test_fault_matrix.py` brings each death about,
-reads the report every 5 ms, and checks that it is valid at every moment, says success only where
-pytest finished its session, and says at the end what stands here; that the caller gets the exit
-code that plain pytest gives (`run` alone makes a 3 of a 0 that an unfinished session left); and
-that no process of ours is left, and no file but the report. An ordinary run of the suite takes one
-configuration of each death in turn, `--matrix=all` takes them all.
+What does the report say after each way to die? Of three tests, `test_a` passes, `test_b` dies, and
+`test_c` would pass. `tests/plugin/test_fault_matrix.py` brings each death about, reads the report
+every 5 ms, and checks that
 
-A cell holds the verdict's [kind](../reference/reasons-and-kinds.md#kinds), in brackets who knows
-how the process ended (`exit.source`), and the exit code that the caller sees, as a shell shows it.
-A question mark is what was inferred (*likely*). *Passed* is a verdict of `null`. What is not named
-in the last column ends as with the plugin alone, or under `run` with `-n 2` as with `-n 2`, each
-with its own second process.
+- the report is valid at every moment, says success only if pytest finished its session, and ends as
+  in the table;
+- the caller gets plain pytest's exit code. Only `run` changes one: 0 of an unfinished session to 3;
+- no process of the plugin is left, and no file but the report.
 
-*The plugin alone* is `pytest --failure-taxonomy`, `-x` and `-n 2` the same with these options; the
-watcher sees the end. Under `run` (`failure-taxonomy run -- pytest`) the supervisor does. *No
-watcher* is a run with the watcher switched off, and then `finalize --exit-code $?`.
+A cell has the verdict's [kind](../reference/reasons-and-kinds.md#kinds), with a question mark if it
+is *likely*; in brackets who saw the end, if not pytest (`exit.source`); and the exit code of a
+shell. *Passed* is a verdict of `null`. The last column has only what differs, apart from who saw
+the end: from the plugin alone, and for `run -n 2` from `-n 2`.
 
-Where the report was left `running`, `finalize --exit-code` has completed it.
+- *The plugin alone*: `pytest --failure-taxonomy`; *`-x`* and *`-n 2`* add these options. The
+  watcher sees the end.
+- *`run`*: under `failure-taxonomy run`. Its process, the supervisor, sees the end.
+- *No watcher*: without the watcher; `finalize --exit-code $?` runs afterwards.
 """
 
 _WORDS: Final = """\
-## What can't be known
+## Notes
 
 """
 
 _MORE: Final = """\
-- **How a process ended that its parent has waited for**: before Linux 6.15, the watcher can miss
-  the status where the parent is quicker. The report then says `process.vanished` and
-  `exit.observed: false`; it never invents a code.
-- **Anything, where no process is left**: a container that is torn down with its process 1, or a
-  SIGKILL to a group that the supervisor is in, leaves the report `running`, with the verdict
-  `UNKNOWN`. `finalize` completes it from the record.
+- **Anything, before Linux 6.15**: the watcher can miss the exit status if the parent process is
+  quicker. The report then says `process.vanished` and `exit.observed: false`.
+- **Anything, if no process is left**, as in a container that is torn down: the report stays
+  `running`, with the verdict `UNKNOWN`, until `finalize` completes it.
 """
 
 
@@ -71,7 +68,11 @@ def render_page() -> str:
         *(_row(_cells(fault)) for fault in FAULTS),
     ]
     table = "".join(f"{row}\n" for row in rows)
-    notes = "".join(_note(fault) for fault in FAULTS if fault.note)
+    titles_of_note: dict[str, list[str]] = {}
+    for fault in FAULTS:
+        if fault.note:
+            titles_of_note.setdefault(fault.note, []).append(f"**{fault.title}**")
+    notes = "".join(_note(note, same) for note, same in titles_of_note.items())
     return f"{_INTRODUCTION}\n## The matrix\n\n{table}\n{_WORDS}{notes}{_MORE}"
 
 
@@ -84,8 +85,8 @@ def reason_in(end: End) -> str | None:
     )
 
 
-def _note(fault: Fault) -> str:
-    text = f"- **{fault.title}**: {fault.note}"
+def _note(note: str, titles: list[str]) -> str:
+    text = f"- {', '.join(titles)}: {note}"
     return (
         textwrap.fill(text, 100, subsequent_indent="  ", break_on_hyphens=False) + "\n"
     )
@@ -98,9 +99,11 @@ def _row(cells: list[str]) -> str:
 def _cells(fault: Fault) -> list[str]:
     alone, *others = _ends(fault)
     titles = [each.title for each in CONFIGURATIONS.values()][1:]
-    otherwise = [
-        f"{title}: {end}" for title, end in zip(titles, others, strict=True) if end
-    ]
+    titles_of_end: dict[str, list[str]] = {}
+    for title, end in zip(titles, others, strict=True):
+        if end:
+            titles_of_end.setdefault(end, []).append(title)
+    otherwise = [f"{', '.join(same)}: {end}" for end, same in titles_of_end.items()]
     return [fault.title, alone, "; ".join(otherwise)]
 
 
@@ -120,13 +123,14 @@ def _ends(fault: Fault) -> Iterator[str]:
 def _cell(end: End, configuration: Configuration) -> str:
     code = _caller(end, configuration)
     if end.source == "earlier":
-        return f"none: an earlier report stays, {code}"
+        return f"an earlier report stays, {code}"
     if end.source == "gone":
-        return f"none: nothing is left, {code}"
+        return f"nothing is left, {code}"
     source = configuration.second if end.source == SECOND else end.source
+    seen_by = "" if source == "pytest" else f" ({source})"
     if end.kind is None:
-        return f"passed ({source}) {code}"
-    return f"`{end.kind}`{'?' if end.is_likely else ''} ({source}) {code}"
+        return f"passed{seen_by} {code}"
+    return f"`{end.kind}`{'?' if end.is_likely else ''}{seen_by} {code}"
 
 
 def _caller(end: End, configuration: Configuration) -> int:

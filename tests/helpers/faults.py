@@ -50,14 +50,14 @@ CONFIGURATIONS: Final[Mapping[str, Configuration]] = {
         title="`run`", second="supervisor", falls_back_on="alone", supervised=True
     ),
     "run-n2": Configuration(
-        title="`run`, `-n 2`",
+        title="`run -n 2`",
         second="supervisor",
         falls_back_on="n2",
         args=("-n2",),
         supervised=True,
     ),
     "unwatched": Configuration(
-        title="no watcher, `finalize`",
+        title="no watcher",
         second="finalize",
         falls_back_on="alone",
         args=("-o", "failure_taxonomy_watcher=false"),
@@ -217,7 +217,7 @@ def _at_start(status: int, kind: str, **given: Any) -> Mapping[str, End]:
 
 _KILLED_BY: Final = ("process.oom", "process.killed")
 _NOBODY_LOOKED: Final = (
-    "Nobody looks for stalls while the run goes on where there is no watcher."
+    "Without a watcher, nobody looks for stalls while the run goes on."
 )
 
 
@@ -239,9 +239,7 @@ KILLED_ON_WORKERS: Final = _died_on_workers(
     -9, "process.killed", is_likely=True, ambiguous=_KILLED_BY
 )
 PASSED: Final = _went_on(0, None)
-_LOST_SUPERVISOR: Final = (
-    "Under `run` the supervisor dies, too; only `finalize` is left."
-)
+_LOST_SUPERVISOR: Final = "Under `run` the supervisor dies, too."
 
 NEEDS: Final[Mapping[str, str]] = {
     "pytest 9.2": "older versions of pytest end otherwise where a plugin is missing",
@@ -343,8 +341,8 @@ FAULTS: Final[tuple[Fault, ...]] = (
         title="SIGKILL to itself",
         body="os.kill(os.getpid(), 9)\ntime.sleep(60)",
         ends={"alone": KILLED, "n2": _worker_died("SIGKILL")},
-        note="Who sent a SIGKILL can't be seen, so the report names the out-of-memory killer "
-        "beside it, unless the cgroup's own count tells.",
+        note="Nobody can see who sent a SIGKILL, so the report also names the out-of-memory killer, "
+        "unless the control group's count decides.",
     ),
     Fault(
         name="kill-15",
@@ -390,8 +388,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
             "alone": _died(0, "interrupt.exit", source="pytest", on=None),
             "n2": _died_on_workers(3, "interrupt.exit", source="pytest", on=None),
         },
-        note="The exit code is the one that the test asked for, under `run` as well: pytest did "
-        "finish its session.",
+        note="`run` does not change this exit code: pytest finished its session.",
     ),
     Fault(
         name="exec",
@@ -405,7 +402,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         body="child = os.fork()\nif child:\n    os.waitpid(child, 0)",
         ends={"alone": PASSED},
         leaves_out=("n2", "run-n2"),
-        note="On a worker the child would share the channel to the controller; plain pytest hangs.",
+        note="On a worker, plain pytest hangs: the child shares the channel to the controller.",
     ),
     Fault(
         name="timeout-thread",
@@ -418,8 +415,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
             "n2": _worker_died("1", kind="test.timeout", is_likely=True),
             "unwatched": _died(1, "process.exited"),
         },
-        note="That the limit ended the process follows from the time of its end, which `finalize` "
-        "does not know.",
+        note="The watcher infers the limit from the time of the end, which `finalize` does not know.",
     ),
     Fault(
         name="timeout-signal",
@@ -459,8 +455,8 @@ FAULTS: Final[tuple[Fault, ...]] = (
             "unwatched": _died(124, "process.timeout", is_likely=True),
         },
         needs="told",
-        note="The watcher infers it from the budget that was used up, `finalize` from the exit "
-        "code; the supervisor sees who sent the signal.",
+        note="The watcher infers it from the time that was used up, `finalize` from the exit code. "
+        "The supervisor sees who sent the signal.",
     ),
     Fault(
         name="gnu-timeout-k",
@@ -537,7 +533,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
         body=f"child = os.fork()\nif child:\n    tell('{CLEAN_UP}', str(child))\n    os._exit(1)\n"
         "os.setsid()\ntime.sleep(1 if IS_WORKER else 60)\nos._exit(0)",
         ends={"alone": _died(1, "process.exited"), "n2": _worker_died("1")},
-        note="With `-n 2` plain pytest itself waits until the daemon has ended.",
     ),
     Fault(
         name="atexit-exit",
@@ -549,8 +544,8 @@ FAULTS: Final[tuple[Fault, ...]] = (
             ),
             "n2": _went_on(0, None, worker="9"),
         },
-        note="When a worker's session is over, all its results are there, and pytest ends with 0: "
-        "no verdict; the exit code of the worker's process is in `workers`.",
+        note="A worker's results are complete by then, and pytest ends with 0. The worker's exit "
+        "code is in `workers`.",
     ),
     Fault(
         name="atexit-crash",
@@ -595,7 +590,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
         body=NO_FILES,
         is_silent=True,
         ends={"alone": _went_on(0, None, source=SECOND), "n2": PASSED},
-        note="pytest can't write its report; who outlives it can.",
     ),
     Fault(
         name="rmtree-die",
@@ -606,7 +600,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
             "n2": _worker_died("1"),
             "unwatched": _died(1, "process.exited", source="gone", finalize=2),
         },
-        note="Nothing is left for `finalize`; it says so, by exit code 2.",
     ),
     Fault(
         name="rmtree-exit-0",
@@ -633,7 +626,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
         tidy=_make_room,
         ends={"alone": _died(1, "process.exited"), "n2": _worker_died("1")},
         needs="mount",
-        note="A report of more than 64 KiB stays `running` until the disk has room again.",
     ),
     Fault(
         name="full-disk",
@@ -692,7 +684,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
             ),
         },
         needs="pytest 9.2",
-        note="Nothing of ours is loaded: let CI remove an earlier report, or use `run`.",
+        note="pytest ends before it loads the plugin: remove an earlier report first, or use `run`.",
     ),
     Fault(
         name="syntax-error",
@@ -796,7 +788,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
             "alone": _died(-11, "process.crashed", passed=2, in_flight="teardown"),
             "n2": _worker_died("SIGSEGV", passed=3),
         },
-        note="`passed` counts as pytest's last line does: the call of the test had passed.",
     ),
     Fault(
         name="kill-parent",
@@ -817,8 +808,8 @@ FAULTS: Final[tuple[Fault, ...]] = (
             ),
         },
         needs="told",
-        note="Started by a shell, pytest goes on and passes, and the shell's end says nothing "
-        "of it; started by `run`, it ends with its supervisor, and only `finalize` is left.",
+        note="If a shell started pytest, pytest goes on and passes. If `run` "
+        "started it, pytest dies with its supervisor.",
     ),
     Fault(
         name="child-crash",
