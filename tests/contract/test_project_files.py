@@ -10,6 +10,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from pytest_failure_taxonomy import VERSION
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 EXTRAS: Final[dict[str, list[str]]] = PROJECT["project"]["optional-dependencies"]
@@ -28,6 +30,16 @@ def hooks() -> dict[str, dict[str, Any]]:
     """Return the pre-commit hooks by their ids."""
     config = yaml.safe_load(read(".pre-commit-config.yaml"))
     return {hook["id"]: hook for repo in config["repos"] for hook in repo["hooks"]}
+
+
+def test_every_file_names_one_version() -> None:
+    """What researchers cite is what is installed, and the changelog begins with it."""
+    citation = yaml.safe_load(read("CITATION.cff"))
+    assert citation["version"] == VERSION
+    assert citation["license"] == PROJECT["project"]["license"]
+    newest = re.search(r"^## (\S+)", read("CHANGELOG.md"), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == VERSION
 
 
 def test_all_is_every_extra() -> None:
