@@ -92,12 +92,7 @@ def test_a_folder_that_exists_is_refused(tmp_path: Path) -> None:
 
 def test_the_prompt_names_the_markers_that_are_known() -> None:
     """Each with a meaning of its own, in the prompt of the example and on the page about it."""
-    page = (
-        Path(__file__).parents[2]
-        / "docs"
-        / "how-to"
-        / "tell-an-agent-how-to-give-up.md"
-    )
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "write-a-harness.md"
     for path in (HARNESS.with_name("prompt.md"), page):
         text = path.read_text("utf-8")
         assert set(re.findall(r"^- `?([A-Z_]+)`?: ", text, re.MULTILINE)) == set(
