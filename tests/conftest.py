@@ -43,6 +43,7 @@ _SLOW_FOLDERS: Final = ("attacks", "e2e")
 _BENCH_CASES: Final = "plugin/bench_cases"
 """Folders whose tests start one process after another."""
 _TOGETHER: Final = (
+    "contract/test_commands_of_pages.py",
     "contract/test_seed_scenarios.py",
     "e2e/test_bench_compare.py",
     "e2e/test_classify.py",
@@ -70,6 +71,8 @@ _NIGHTLY: Final = (
     "attacks/test_surroundings.py",
     "attacks/test_truncation.py",
     "contract/test_bench_pages.py",
+    "contract/test_commands_of_pages.py::test_a_command_runs",
+    "contract/test_commands_of_pages.py::test_a_command_that_does_not_run_is_found",
     "contract/test_newer_pythons.py",
     "contract/test_run_pages.py",
     "contract/test_seed_scenarios.py",
