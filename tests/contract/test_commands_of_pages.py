@@ -40,7 +40,6 @@ STAND_INS: Final = {
     "/tmp/": "$TMPDIR/",  # noqa: S108 - it is not written to
     "${{ matrix.shard }}": "1",
     "postgresql://ci@db.example.org/failures": "history.db",
-    "git clone ...": "git clone https://example.org/shop.git work",
     "{posargs}": "",
     "{env_name}": "py313",
 }
@@ -49,9 +48,10 @@ STAND_INS: Final = {
 FOLLOWERS: Final = ("test_bench_pages.py", "test_run_pages.py")
 """Tests that write all files of a page, run its transcripts, and compare what they print."""
 
-SETS_THE_SHELL: Final = ("cd", "export")
-PREPARES: Final = ("cp", "echo", "git", "mkdir", "mv", *SETS_THE_SHELL)
-"""Programs besides ours that are run where a block has them."""
+PREPARES: Final = ("", "cd", "cp", "echo", "export", "git", "mkdir", "mv")
+"""Programs besides ours that are run where a block has them; none is an assignment."""
+ELIDED: Final = {"...", "…"}
+"""Words that stand for others."""
 
 TAKEN: Final = {0, 1}
 """The exit codes of commands that found what they need: the tests of the project fail."""
@@ -95,9 +95,17 @@ def is_followed(command: PageCommand) -> bool:
 
 def reason_not_to_run(command: PageCommand) -> str:
     """Return why a command can't be run here."""
+    if any(not ELIDED.isdisjoint(words) for words in simple_commands(command.text)):
+        return "is not whole"
     return next(
         (reason for part, reason in NOT_RUN.items() if part in command.text), ""
     )
+
+
+def program_of(line: str) -> str:
+    """Return the program that a line calls first; an assignment calls none."""
+    words = simple_commands(line)[0]
+    return next((word for word in words if not re.match(r"\w+=", word)), "")
 
 
 RUN: Final = [
@@ -122,16 +130,12 @@ class Reader:
             if (each.page, each.block) == (command.page, command.block)
         ]
         world = self._world_of(command)
-        shell: list[str] = []
         for each in (*takewhile(lambda each: each != command, block), command):
-            program = simple_commands(each.text)[0][0]
-            is_run = bool(each.calls) or program in PREPARES
+            is_run = bool(each.calls) or program_of(each.text) in PREPARES
             if is_run and each not in self._done and not reason_not_to_run(each):
                 line = as_run_here(each)
                 self._prepare(world, line)
-                self._done[each] = world.run("\n".join([*shell, line]))
-            if program in SETS_THE_SHELL:
-                shell.append(as_run_here(each))
+                self._done[each] = world.run(line)
         return self._done[command]
 
     def _world_of(self, command: PageCommand) -> World:
@@ -209,6 +213,7 @@ def test_a_call_that_is_not_understood_is_found() -> None:
         "failure-taxonomy bench",
         "true && failure-taxonomy run --report a.json -- pytest --nothing | cat",
         "git bisect run failure-taxonomy bisect-step --cause x report.json",
+        "claude mcp add failure-taxonomy -- .venv/bin/failure-taxonomy mpc",
     ):
         (call,) = PageCommand(page="", line=0, block=0, text=text).calls
         assert usage_errors(call), text

@@ -65,6 +65,7 @@ _COMMENT: Final = re.compile(r"(?:^|\s)#\s.*$")
 _REDIRECTION: Final = re.compile(
     r"""(?<!\S)[0-9]?(?:>>?|<)\s*(?:&[0-9]|"[^"]*"|'[^']*'|\S+)"""
 )
+_VARIABLE: Final = re.compile(r"\$(?:\?|\w+|\{\w+\})")
 _BETWEEN: Final = "();|&"
 """The characters that separate the commands of a line."""
 
@@ -228,9 +229,12 @@ def calls_in(commands: Sequence[Sequence[str]]) -> Iterator[list[str]]:
     """Yield the calls of pytest and of ours, also by another program."""
     for words in commands:
         is_installed = "pip" in words[:3]
-        first = [at for at, word in enumerate(words) if word in PROGRAMS][:1]
-        if first and not is_installed:
-            yield list(words[first[0] :])
+        names = [word.rpartition("/")[2] for word in words]
+        for at, name in enumerate(names):
+            is_named_only = is_installed or words[at + 1 : at + 2] == ["--"]
+            if name in PROGRAMS and not is_named_only:
+                yield [name, *words[at + 1 :]]
+                break
 
 
 def inline_calls(page: Path) -> Iterator[tuple[int, list[str]]]:
@@ -251,7 +255,7 @@ def inline_calls(page: Path) -> Iterator[tuple[int, list[str]]]:
 
 def usage_errors(words: Sequence[str]) -> list[str]:
     """Return what a program would say of a call that it doesn't understand."""
-    program, *arguments = [word.replace("$?", "1") for word in words]
+    program, *arguments = [_VARIABLE.sub("1", word) for word in words]
     return (_errors_of_pytest if program == "pytest" else _errors_of_ours)(arguments)
 
 

@@ -26,6 +26,7 @@ from tests.helpers.page_commands import OPTIONS_OF_OTHERS, ROOT
 
 _STUBS: Final = {
     "AGENT": "echo done",
+    "claude": "echo done",
     "my-agent": "echo done",
     "pip": 'echo "pip $*: nothing is installed here"',
     "python": 'if [ "$1 $2" = "-m pip" ]; then exec pip; fi\nexec {python} "$@"',
@@ -151,6 +152,7 @@ _RUNS: Final = (
     "pytest bench -q --bench-json=new.json",
     "pytest --why --why-history",
     "cp .failure-taxonomy/history.db history.db",
+    "cp 1.json clone.json",
     "cp failure-report.json first.json",
     "cp -r results FOLDER",
     "cp failure-report.json failure-report-py313.json",
@@ -187,8 +189,19 @@ class World:
             path.write_text(content, "utf-8")
 
     def run(self, line: str) -> ChildRun:
-        """Run a line as a reader's shell does in the project."""
-        return run_child(self.project, ["sh", "-c", line], env=self._environment())
+        """Run a line as a reader's shell does: in the folder, with the variables, of the line before."""
+        state = self.folder / "shell"
+        script = [
+            "set -a",
+            f". {state}" if state.exists() else "",
+            line,
+            "status_of_line=$?",
+            f"{{ export -p; echo \"cd '$PWD'\"; }} > {state}",
+            "exit $status_of_line",
+        ]
+        return run_child(
+            self.project, ["sh", "-c", "\n".join(script)], env=self._environment()
+        )
 
     def _environment(self) -> dict[str, str | None]:
         git = {
@@ -257,4 +270,5 @@ def make_world(folder: Path) -> World:
 def _take_steps(world: World, steps: tuple[str, ...]) -> None:
     for step in steps:
         done = world.run(step)
+        (world.folder / "shell").unlink()
         assert done.status in {0, 1}, f"{step}\n{done.stdout}{done.stderr}"
