@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class FailureTaxonomyError(Exception):
-    """Base of all errors that a user can mend."""
+    """Base of all errors that a user can fix."""
 
 
 class SettingsError(FailureTaxonomyError):
@@ -20,7 +20,7 @@ class ReportError(FailureTaxonomyError):
 
 
 class LogError(FailureTaxonomyError):
-    """A log can't be read, or says nothing that a run could be judged by."""
+    """A log can't be read, or has nothing to judge a run by."""
 
 
 class BenchError(FailureTaxonomyError):

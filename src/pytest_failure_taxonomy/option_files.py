@@ -96,7 +96,7 @@ class _NamedFile(NamedTuple):
     """The option, or what else names the file."""
     path: Path
     name: str = ""
-    """Of the option, in pytest's namespace; empty for what is none of ours."""
+    """The option's name in pytest's namespace; empty if it is not ours."""
 
     @property
     def real(self) -> Path:
@@ -122,7 +122,7 @@ def has_password(url: str) -> bool:
 
 
 def given(config: Any, name: str, ini: Any) -> Given:
-    """Return what is given of the option that has this name in pytest's namespace."""
+    """Return the value of the option with this name in pytest's namespace."""
     flags = _FLAGS.get(name) or (_OTHERS[name],)
     value = getattr(config.known_args_namespace, name, None)
     if value is not None and value is not False:
@@ -134,7 +134,7 @@ def given(config: Any, name: str, ini: Any) -> Given:
 
 
 def chosen(config: Any, option: Any, ini: Any) -> tuple[Any, Path]:
-    """Return what an option says, or else its ini value, and what a path in it is relative to."""
+    """Return the value of an option, else its ini value, and what a path in it is relative to."""
     if option is None and ini:
         if config.inipath is None:
             return ini, config.rootpath
@@ -151,7 +151,7 @@ def absolute(base: Path, path: str) -> Path:
 def refused_files(config: Any, report: Path | None = None) -> list[str]:
     """Return a problem for each two options that name one file, and for each that names our own.
 
-    Two options that are both none of ours are not looked at.
+    Two options of other plugins are not compared.
 
     Args:
         config: pytest's; its options and ini values are known.
@@ -249,7 +249,7 @@ def _files_of_history(config: Any) -> tuple[str, list[Path]]:
 
 
 def _path_given(config: Any, name: str) -> Given:
-    """Return what is given of an option that names a file; an empty text for what is no path."""
+    """Return the value of an option that names a file; an empty text if it is no path."""
     ini = None
     # Its error is shown elsewhere, or its plugin is not there.
     with suppress(Exception):

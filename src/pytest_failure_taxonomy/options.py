@@ -26,14 +26,14 @@ STAGES = (
     "agent_run",
     "final_test",
 )
-"""The values of `Stage`, repeated so that nothing has to be imported; a test compares them."""
+"""The values of `Stage`, written again so that nothing has to be imported; a test compares both."""
 SUPERVISOR_VARIABLE = "FAILURE_TAXONOMY_SUPERVISOR"
 """Holds the process id of `failure-taxonomy run`, a colon, and the path of its mailbox."""
 PROVING_VARIABLE = "FAILURE_TAXONOMY_PROVING"
-"""Set in processes in which failures are being proven: their runs prove nothing themselves."""
+"""Set in processes that prove failures, so that their runs prove nothing themselves."""
 
 EXPERIMENT_VARIABLE = "FAILURE_TAXONOMY_EXPERIMENT"
-"""Holds what a pytest that `failure-taxonomy prove` has started is to run; no test sees it."""
+"""Tells a pytest that `failure-taxonomy prove` has started what to run; no test sees it."""
 NEIGHBOURS = {
     "bench": {
         "cases": "bench.kept.shown.page_runs",
@@ -44,11 +44,11 @@ NEIGHBOURS = {
         "amends": "history.recording.ask_history",
     },
 }
-"""What the core, which imports no neighbour, loads of each by name: `cases` are those of an HTML
-page, `program` returns a section of the report of a dead run, `amends` an amendment of it."""
+"""Functions that the core loads by name, as it imports no neighbour: `cases` returns the cases of
+an HTML page, `program` a section of the report of a dead run, `amends` an amendment of it."""
 
 TEMPORARY_VARIABLE = "PYTEST_DEBUG_TEMPROOT"
-"""pytest's own: where it makes temporary folders."""
+"""pytest's own variable for the folder of its temporary folders."""
 
 
 class Option(SimpleNamespace):
@@ -65,23 +65,24 @@ class Option(SimpleNamespace):
     long: str = ""
     """The long name of the flag, where it is not the option's."""
     short: str = ""
-    """Another name of the flag. pytest is not told of it: see `long_names`."""
+    """Another name of the flag. pytest does not know it: see `long_names`."""
     metavar: str = ""
     choices: tuple[str, ...] = ()
     default: str = ""
-    """What counts if nothing is given, in words; empty for off or nothing."""
+    """The default in words; empty for off or nothing."""
     right: str = ""
-    """What to give, where that is more than the type says."""
+    """What to give, where the type doesn't say enough."""
     ini_more: str = ""
-    """What else is to be said of the ini value."""
+    """What the help adds about the ini value."""
     ini_default: Any = ""
-    """Where it is not that of the type; `None` for a flag that leaves it to others."""
+    """The default for `addini`, where it differs from the type's; `None` for a flag that other
+    options can switch on."""
     left_out: str | None = None
-    """What the flag stands for without its value, if that may be left out."""
+    """The value of a flag that is given without one; `None` if it needs a value."""
     is_ini_alone: bool = False
-    """There is no flag."""
+    """It can only be set in a configuration file."""
     is_flag_alone: bool = False
-    """There is no ini value."""
+    """It can only be set on the command line."""
     is_of_class: bool = False
     """The option of a bench is a setting of a task class, too: it overrides the `bench.yaml`, which
     overrides the ini value."""
@@ -92,10 +93,10 @@ class Option(SimpleNamespace):
     names: tuple[str, ...]
     """All names of the flag, the short one first."""
     value: str
-    """What a value of the flag is called in the help; empty where it takes none."""
+    """The name of the flag's value in the help; empty for a flag without a value."""
 
     def __init__(self, name: str, type_: str, help_: str, **more: Any) -> None:
-        """Make a row of the table; what is not given is as the class has it."""
+        """Make a row of the table; attributes that are not given keep the class's defaults."""
         super().__init__(name=name, type=type_, help=help_, **more)
         self.dest = f"{self.prefix}_{name}" if name else self.prefix
         self.flag = self.long or f"--{self.dest.replace('_', '-')}"
@@ -118,90 +119,91 @@ class Option(SimpleNamespace):
 _ROWS = (
     Option("", "flag", "Say why the run failed: a verdict on the terminal, a report in a file; the "
            "options below need it", short="--why", ini_default=None),
-    Option("report", "path", "Where the report goes; switches it on", short="--why-report",
+    Option("report", "path", "Where to write the report; also switches it on", short="--why-report",
            metavar="PATH", default=DEFAULT_REPORT, ini_more=", unless failure_taxonomy is false"),
     Option("stage", "choice", "Which stage of an attempt this run is", choices=STAGES,
            default="final_test"),
-    Option("rules", "path", "Take the reasons of failures from the rules in this YAML file first",
+    Option("rules", "path", "Classify failures by the rules in this YAML file first",
            metavar="FILE"),
-    Option("redact", "list", "Keep what matches out of the report and the verdict, besides the "
-           "secrets of known forms; the first group alone, if there is one; repeatable",
+    Option("redact", "list", "Remove texts that match from the report and the verdict, besides "
+           "secrets of known forms; of a pattern with groups, only the first group; repeatable",
            metavar="REGEX", right="regular expressions, one a line"),
-    Option("strict_baseline", "flag", "In the stage baseline_run take exit code 1 alone for a "
+    Option("strict_baseline", "flag", "In the stage baseline_run, accept only exit code 1 as a "
            "valid baseline"),
-    Option("stall_seconds", "number", "Look at what makes no progress for so long, and say where "
-           "it hangs; 0 is off", metavar="SECONDS", default=str(DEFAULT_STALL_SECONDS),
+    Option("stall_seconds", "number", "After so many seconds without progress, find out where the "
+           "run hangs; 0 is off", metavar="SECONDS", default=str(DEFAULT_STALL_SECONDS),
            right="a number of seconds such as 60, or 0 for off"),
-    Option("end_stalled", "flag", "End what hangs for so long; under xdist the worker of a test "
-           "alone, otherwise the run"),
-    Option("history", "database", "Record the run in the history and say what is new, came back, "
-           "is known or flaky; an SQLite database or a URL of SQLAlchemy, FAILURE_TAXONOMY_HISTORY "
-           "or .failure-taxonomy/history.db if left out", short="--why-history", metavar="URL",
-           left_out="", right="a path, a URL or true",
+    Option("end_stalled", "flag", "End a run that hangs for so long; with xdist, only the worker "
+           "whose test hangs"),
+    Option("history", "database", "Record the run in the history, and say which failures are new, "
+           "known, flaky or came back; URL is an SQLite file or a URL of SQLAlchemy; without it: "
+           "FAILURE_TAXONOMY_HISTORY, else .failure-taxonomy/history.db", short="--why-history",
+           metavar="URL", left_out="", right="a path, a URL or true",
            ini_more=", relative to the configuration file; true for the default"),
-    Option("known", "path", "End with exit status 0 if tests failed and every failure is one of "
-           "those that FILE lists, or that the history knows", short="--why-known",
+    Option("known", "path", "Exit with 0 if tests failed and every failure is known: listed in "
+           "FILE, or known to the history", short="--why-known",
            metavar="FILE|history", right="the name of a file, or history"),
-    Option("junit", "path", "Write JUnit XML that has reasons, owners and the failures of the "
-           "session, too, even if pytest dies", short="--why-junit", metavar="PATH",
+    Option("junit", "path", "Write JUnit XML with reasons, owners and the failures of the "
+           "session, even if pytest dies", short="--why-junit", metavar="PATH",
            right="the name of a file such as report.xml"),
     Option("html", "path", "Write one HTML page with everything in it; needs the extra html",
            short="--why-html", metavar="PATH", right="the name of a file such as report.html"),
-    Option("github", "choice", "Annotate the run and write a summary and outputs of the step, for "
-           "GitHub Actions; auto is on there", choices=("auto", "on", "off"), default="auto"),
-    Option("summary", "choice", "What to print at the end: the verdict, each group of failures "
-           "besides, as with -v, or nothing", choices=("short", "groups", "off"), default="short"),
-    Option("prove", "text", "At the end of a run in which tests failed, repeat them for so long "
-           "to prove why: order, chance or surroundings", short="--why-prove", metavar="TIME",
+    Option("github", "choice", "On GitHub Actions, annotate the run and write the summary and the "
+           "outputs of the step; auto: on there, off elsewhere", choices=("auto", "on", "off"),
+           default="auto"),
+    Option("summary", "choice", "What to print at the end: the verdict (short), also the causes "
+           "with their tests, as -v does (groups), or nothing (off)",
+           choices=("short", "groups", "off"), default="short"),
+    Option("prove", "text", "After a run in which tests failed, run them again for up to TIME to "
+           "prove why they fail: order, chance or conditions", short="--why-prove", metavar="TIME",
            right="a time such as 90s, 5m or 1h"),
     Option("shard", "text", "Which part of the suite this run is, such as 2/4", metavar="I/N",
            right="one such as 2/4", default="that of pytest-split, pytest-shard or the CI system"),
-    Option("subtask", "text", "The subtask that this run is an attempt at; switches the history "
-           "on, which keeps it", metavar="ID"),
-    Option("approach", "text", "How the attempt goes about it, in a few words", metavar="TEXT"),
-    Option("markers", "list", "More reasons of failure markers: NAME, or NAME = one of the 15 "
-           "reasons", right="NAME, or NAME = REASON", is_ini_alone=True),
-    Option("watcher", "flag", "Have a second process complete the report if pytest dies, and look "
-           "at what hangs (Linux)", default="on", ini_default=True, is_ini_alone=True),
+    Option("subtask", "text", "The subtask that this run attempts; switches the history on, which "
+           "records the attempt", metavar="ID"),
+    Option("approach", "text", "What this attempt tries, in a few words", metavar="TEXT"),
+    Option("markers", "list", "More failure markers: NAME, or NAME = one of the 15 reasons",
+           right="NAME, or NAME = REASON", is_ini_alone=True),
+    Option("watcher", "flag", "Start a second process that completes the report if pytest dies, "
+           "and looks at what hangs (Linux)", default="on", ini_default=True, is_ini_alone=True),
 )  # fmt: skip
 OPTIONS = {row.name: row for row in _ROWS}
 """All options of a run by their names without the prefix, in the order of `--help`."""
 
 
 _bench = partial(Option, prefix="bench")
-_setting = partial(
-    _bench, ini_more=", where a bench.yaml says nothing else", is_of_class=True
-)
+_setting = partial(_bench, ini_more=", unless a bench.yaml sets it", is_of_class=True)
 _BENCH_ROWS = (
-    _bench("only", "flag", "Run bench cases and nothing else", is_flag_alone=True),
+    _bench("only", "flag", "Run only bench cases", is_flag_alone=True),
     _bench("skip", "flag", "Skip all bench cases", is_flag_alone=True),
     _bench("json", "path", "Write the reports of all task classes to PATH as a JSON list",
            metavar="PATH"),
-    _bench("baseline", "text", "Fail the gate of a task class that got worse than in RUN: a kept "
+    _bench("baseline", "text", "Fail the gate of a task class that got worse since RUN: a kept "
            "run, `latest` for the latest of each class, a file of --bench-json or a report",
            metavar="RUN", ini_more="; a path is relative to the configuration file"),
-    _bench("storage", "path", "Keep each run with its outputs in a file in DIR, to look at it, "
-           "grade it again or continue it", metavar="DIR", default=".bench in the root directory"),
-    _bench("no_save", "flag", "Keep no runs"),
+    _bench("storage", "path", "Save each run with its outputs to a file in DIR, to show it, grade "
+           "it again or continue it", metavar="DIR", default=".bench in the root directory"),
+    _bench("no_save", "flag", "Save no runs"),
     _bench("resume", "text", "Continue the latest kept run of each task class, or RUN: call the "
-           "system only for cases that are missing or have changed; write it behind paths, or with "
-           "`=`", metavar="RUN", left_out="latest", is_flag_alone=True),
+           "system only for cases that are missing or have changed; write it after the paths, or "
+           "with `=`", metavar="RUN", left_out="latest", is_flag_alone=True),
     _setting("sut", "text", "The system under test of all task classes", metavar="MODULE:CALLABLE"),
-    _setting("sut_version", "text", "The version of the system under test: a run with another one "
-             "is not continued", metavar="TEXT"),
-    _setting("sut_isolation", "text", "Run a system that is named by --bench-sut or `sut:` in "
-             "`process`es of its own, or in a `thread` of pytest's", metavar="WHERE"),
-    _setting("rubric_isolation", "text", "Grade in a fork of a `warm` server or in a `fresh` "
-             "interpreter a case", metavar="HOW"),
-    _setting("timeout_per_case_seconds", "number", "Limit of the system under test for cases that "
-             "set none of their own", long="--bench-timeout-per-case", metavar="SECONDS"),
-    _setting("rubric_wall_clock_seconds", "number", "Limit of the rubric for cases that set none "
-             "of their own", long="--bench-rubric-wall-clock", metavar="SECONDS"),
-    _setting("concurrency", "count", "Cases of a task class that run at a time", metavar="N"),
-    _setting("max_cost_usd", "number", "Start no case of a task class once its cases have cost "
-             "more", long="--bench-max-cost", metavar="USD"),
-    _bench("backend", "text", "Call systems that are named by --bench-sut or `sut:` on a Dask "
-           "cluster: dask://HOST:PORT", metavar="URL"),
+    _setting("sut_version", "text", "The version of the system under test; a run of another "
+             "version is not continued", metavar="TEXT"),
+    _setting("sut_isolation", "text", "Where to run a system that --bench-sut or `sut:` names: in "
+             "a `process` of its own, or in a `thread` of pytest", metavar="WHERE"),
+    _setting("rubric_isolation", "text", "Grade each case in a fork of a `warm` server, or in a "
+             "`fresh` interpreter", metavar="HOW"),
+    _setting("timeout_per_case_seconds", "number", "Time limit of the system under test, for cases "
+             "that don't set their own", long="--bench-timeout-per-case", metavar="SECONDS"),
+    _setting("rubric_wall_clock_seconds", "number", "Time limit of the rubric, for cases that "
+             "don't set their own", long="--bench-rubric-wall-clock", metavar="SECONDS"),
+    _setting("concurrency", "count", "How many cases of a task class run at the same time",
+             metavar="N"),
+    _setting("max_cost_usd", "number", "Start no more cases of a task class once they have cost "
+             "more than this", long="--bench-max-cost", metavar="USD"),
+    _bench("backend", "text", "Call systems on the Dask cluster dask://HOST:PORT, if --bench-sut "
+           "or `sut:` names them", metavar="URL"),
     _bench("shard", "text", "Run the I-th of N parts of each task class, such as 2/4",
            metavar="I/N"),
     _bench("root", "text", "The folder in which the mark and the fixtures find a task class by its "
@@ -209,13 +211,13 @@ _BENCH_ROWS = (
            is_ini_alone=True),
 )  # fmt: skip
 BENCH_OPTIONS = {row.name: row for row in _BENCH_ROWS}
-"""The same of benches. What is a setting of a task class has its name."""
+"""The same for benches. An option that is also a setting of a task class has the setting's name."""
 
 _TYPES: dict[str, tuple[dict[str, object], Any, Any]] = {
     "flag": ({"action": "store_true", "default": False}, "bool", False),
     "list": ({"action": "append"}, "linelist", []),
 }
-"""By an option's type: what is special for argparse, and the type and the default for `addini`."""
+"""By an option's type: attributes for argparse, and the type and the default for `addini`."""
 _IN_FILE = {"path": ", relative to the configuration file", "list": ", one a line"}
 
 
@@ -260,17 +262,17 @@ _TYPES_OF_TOML = {
     "amounts": (dict,),
     "database": (bool,),
 }
-"""What TOML has of its own for a type of option that is declared as a text."""
+"""By an option's type: TOML's own types of values, where pytest knows the option as a text."""
 _AS_TEXT = str.maketrans(":", "=", "{}' ")
-"""Makes `calls=100,tokens=1e6` of a table, and leaves a number or a truth value as it is."""
+"""Turns a table into `calls=100,tokens=1e6`, and leaves a number or a truth value as it is."""
 
 
 def accept_types_of_toml(config: Any) -> None:
     """Replace TOML's own numbers, tables and truth values by the texts that an ini file has.
 
     A `pytest.toml`, new in pytest 9, keeps its types, and pytest refuses a number where a text is
-    declared. A value that is declared as a number could be no text, and pytest's own message of a
-    wrong one says less than ours.
+    declared. If we declared a number, it could not be given as a text, and pytest's message about
+    a wrong value says less than ours.
 
     Args:
         config: of a pytest that has read its configuration file.
@@ -286,7 +288,7 @@ def accept_types_of_toml(config: Any) -> None:
 
 
 def free_names(config: Any) -> dict[str, str]:
-    """Return the short names that no other plugin has so far, and the long names for them."""
+    """Return the short names that no other plugin has taken, with their long names."""
     return {
         option.short: option.flag
         for option in _ROWS
@@ -295,10 +297,10 @@ def free_names(config: Any) -> dict[str, str]:
 
 
 def long_names(config: Any, words: list[str]) -> list[str]:
-    """Return the words of a command line with our long names for the short ones.
+    """Return the words of a command line, with our short names replaced by the long ones.
 
-    If we registered a short name, pytest could not start with another plugin that has it, too,
-    whichever of the two came first.
+    If we registered a short name, pytest could not start with another plugin that has the same
+    name.
     """
     free, long = free_names(config), []
     files = argparse.ArgumentParser(fromfile_prefix_chars="@")

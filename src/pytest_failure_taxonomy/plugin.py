@@ -39,7 +39,8 @@ _REQUESTED = pytest.StashKey[bool]()
 """Whether a report was asked for when pytest started."""
 
 _STARTUP_FAILED = pytest.StashKey[Any]()
-"""What reports an error that leaves pytest. A test may have emptied `sys.modules` by then."""
+"""The function that reports an error that leaves pytest. A test may have emptied `sys.modules` by
+then."""
 
 _ONLY_ASK = (
     "help",
@@ -59,12 +60,12 @@ class HookSpecs:
     def pytest_failure_taxonomy_classify(
         self, exception: BaseException, nodeid: str, phase: str
     ) -> tuple[str, str] | None:
-        """Say what the reason of a failed test is.
+        """Say why a test failed: return its reason and its kind.
 
         Called for each failed phase of a test, in the process that ran it, unless the test itself
-        has said so by the fixture `failure_taxonomy`. Return a reason, one of the 15, and a kind:
-        `return "SANDBOX_ERROR", "sandbox.browser"`; or None to leave it to others, and to the
-        rules. The exception must not be kept.
+        has recorded a reason with the fixture `failure_taxonomy`. Return one of the 15 reasons and
+        a kind, `return "SANDBOX_ERROR", "sandbox.browser"`, or None to leave the answer to others
+        and to the rules. Do not keep a reference to the exception.
         """
 
     @pytest.hookspec
@@ -73,9 +74,10 @@ class HookSpecs:
     ) -> dict[str, Any] | None:
         """Add to the `extensions` of the report.
 
-        Called once at the end of the run, on the controller, with the report as a JSON object.
-        What the implementations return is merged, so use a namespace of your own as the only key:
-        `return {"my_plugin": {...}}`. What JSON can't hold is left out; a line on stderr says so.
+        Called once at the end of the run, on the controller, with the report as a JSON object. What
+        the implementations return is merged, so use a namespace of your own as the only key:
+        `return {"my_plugin": {...}}`. What JSON can't hold is omitted, and a line on stderr says
+        so.
         """
 
 
@@ -100,7 +102,7 @@ def pytest_addoption(
 
 @pytest.fixture
 def failure_taxonomy(request: pytest.FixtureRequest) -> FailureTaxonomy:
-    """Say why a test fails, when it knows better: `.record(reason, kind, detail)`."""
+    """Let a test record why it fails: `.record(reason, kind, detail)`."""
     from pytest_failure_taxonomy.hooks.attribution import FailureTaxonomy
 
     return FailureTaxonomy(request.node)
@@ -110,7 +112,7 @@ def failure_taxonomy(request: pytest.FixtureRequest) -> FailureTaxonomy:
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> Generator[None, None, None]:
-    """Begin to record before the first conftest is loaded, if that was asked for."""
+    """Begin to record before the first conftest is loaded, if a report was asked for."""
     words = long_names(early_config, args)
     if words != args:
         known = parser.parse_known_args(words, copy(early_config.option))

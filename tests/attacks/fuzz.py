@@ -1,7 +1,7 @@
 """Fuzz a reader with atheris: python -m tests.attacks.fuzz TARGET --seconds N.
 
 It learns by coverage which inputs lead on, which Hypothesis doesn't. What it finds stays in the
-folder that it names; put the smallest input that shows a fault into the corpus, with its mending.
+folder that it names; put the smallest input that shows a fault into the corpus, with its fix.
 atheris is no dependency: install it by hand.
 """
 

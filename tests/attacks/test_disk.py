@@ -621,7 +621,7 @@ def test_shut_descriptors_cost_no_rubric(folder: Path) -> None:
     assert codes_by_case(report) == {"case-000": [], "case-001": []}
 
 
-NO_WATCHER: Final = "failure taxonomy: no watcher ({}); if pytest is killed, nobody completes its report"
+NO_WATCHER: Final = "failure taxonomy: no watcher ({}); if pytest is killed, its report stays incomplete"
 
 LAUNCH_WITHOUT: Final = (
     "import sys, pytest\n"

@@ -207,7 +207,7 @@ def test_foreign_files_in_a_record_stay(dead: Dead, loot: Path) -> None:
     before = contents(loot)
     run = dead.finalize()
     (line,) = told(run)
-    stays = f"{dead.record} stays: it holds what no record has (gw0/mine, gw2, gwx and 3 more)"
+    stays = f"{dead.record} stays: it holds files that belong to no record (gw0/mine, gw2, gwx and 3 more)"
     assert line == f"failure-taxonomy: {stays}"
     assert stays in dead.read()["faults"]
     left = {str(path.relative_to(dead.record)) for path in dead.record.rglob("*")}
@@ -230,7 +230,7 @@ def test_foreign_files_at_the_normal_end(tmp_path: Path) -> None:
     run = run_pytest(tmp_path)
     (record,) = tmp_path.glob(".failure*")
     assert run.status == 0
-    line = f"failure taxonomy: {record} stays: it holds what no record has (mine)"
+    line = f"failure taxonomy: {record} stays: it holds files that belong to no record (mine)"
     assert run.stdout.splitlines()[-1] == line
     assert contents(record) == {"mine": "mine"}
 

@@ -80,7 +80,7 @@ def pytest_{hook}(session):
     return result
 """
 """A plugin that has found something wrong, and counts it as a failure."""
-IS_COUNTED: Final = "a plugin has counted failures that are none of a test"
+IS_COUNTED: Final = "a plugin counted failures that belong to no test"
 NO_GATE: Final = "the gate of bench echo failed"
 
 RUNS: Final[Mapping[str, tuple[Mapping[str, str], list[str], int, str]]] = {
@@ -224,4 +224,4 @@ def test_a_status_that_a_plugin_has_set_is_never_silent(tmp_path: Path) -> None:
         tmp_path, pytest_command(SWITCH, "-q", plugins=("failure_taxonomy",))
     )
     assert run.status == 0
-    assert "exit code 0, which a plugin or a conftest.py has set" in run.stdout
+    assert "exit code 0, which a plugin or a conftest.py set" in run.stdout

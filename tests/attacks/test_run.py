@@ -442,7 +442,7 @@ def test_it_is_told(tmp_path: Path, bare: str) -> None:
         f"install it there: {bare} -m pip install pytest-failure-taxonomy"
     )
     assert run.told[1] == (
-        "tests failed, to go by pytest's exit code [TESTS_FAILED test.failed, likely]"
+        "tests failed, judging only by pytest's exit code [TESTS_FAILED test.failed, likely]"
     )
     report = run.report(completeness="reconstructed")
     assert "collection.error" in report["verdict"]["ambiguous"]

@@ -75,7 +75,7 @@ def test_the_contents_are_those_of_the_index() -> None:
 def test_options_show_their_help() -> None:
     """The page of the bench's options has what `--help` says, of ini values, too."""
     bench = filled("bench/options.md")
-    assert "| `--bench-only` | Run bench cases" in bench
+    assert "| `--bench-only` | Run only bench cases" in bench
     assert "| `bench_root` | " in bench
 
 

@@ -453,7 +453,7 @@ def _environment(folder: Path, *requirements: list[str]) -> Path:
 
 @contextmanager
 def _broken(broken: Break, source: Path, python: Path) -> Iterator[None]:
-    """Break a project, and mend it again."""
+    """Break a project, and fix it again."""
     if broken.without:
         kept = _checked([str(python), "-m", "pip", "freeze"])
         pinned = next(

@@ -310,7 +310,7 @@ def test_a_beginning_of_several_pytest_runs_is_refused(tmp_path: Path) -> None:
     keep(tmp_path, 10, "echo-1")
     keep(tmp_path, 11, "echo-1")
     for name, what in (
-        ("2026", "2026: 2 runs begin so; name one"),
+        ("2026", "2026: 2 runs begin like this; name one"),
         (
             "none",
             "none: there is no such file; give a kept run, a file of --bench-json",

@@ -104,7 +104,7 @@ def test_a_page_shows_what_was_kept(page: Page) -> None:
     assert 'Output { "said": "y" }' in words
     assert "Transcript user what is it?" in words
     assert "What the rubric printed grading case-001" in words
-    assert "lost case-002 a call was begun of which nothing is known" in words
+    assert "lost case-002 a call was started, and its result is not known" in words
     assert "all right" in words
     links = {given.get("href") for tag, given in Elements(text).tags if tag == "a"}
     ids = {given.get("id") for tag, given in Elements(text).tags if tag == "details"}
@@ -195,7 +195,7 @@ def test_a_storage_can_be_named(
     assert "an output" in page([failed(0, "an output")], "--bench-storage", ".bench")
     assert main(["convert", "report.json", "--to", "ctrf", "--bench-storage", "x"]) == 2
     assert (
-        "--bench-storage is of the page; give --to html with it"
+        "--bench-storage is for the HTML page; give --to html with it"
         in capsys.readouterr().err
     )
 

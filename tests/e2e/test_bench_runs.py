@@ -163,7 +163,7 @@ def test_the_list_has_a_line_for_each_run(bench: Bench, tmp_path: Path) -> None:
     assert bench("list") == Said(
         0,
         "",
-        "failure-taxonomy: there is no run in .bench; name a folder by --storage\n",
+        "failure-taxonomy: there is no run in .bench; name a folder with --storage\n",
     )
     keep_all(tmp_path)
     keep_all(tmp_path, run_id="20261124T120000Z-ffffff-echo-01234567")
@@ -323,12 +323,12 @@ def test_what_is_not_kept_is_told(bench: Bench, tmp_path: Path) -> None:
     """A long output, a removed secret, a case without a score: each is said."""
     path = keep_all(tmp_path)
     assert (
-        "  output: was too long to be kept"
+        "  output: was too long to save"
         in bench("show", "latest", "--case", "long").lines
     )
     assert bench("show", "latest", "--case", "lost").lines == [
         "case lost of echo: lost",
-        "  a call was begun of which nothing is known",
+        "  a call was started, and its result is not known",
     ]
     assert bench("show", "latest", "--case", "never").lines == [
         "case never of echo: not run"
@@ -381,7 +381,7 @@ DEEP: Final = "[" * 100_000 + "]" * 100_000
             None,
             "nothing: there is no such run in .bench; the latest are 2026",
         ),
-        ("2026", None, "2026: 2 runs begin so; name one, such as 2026"),
+        ("2026", None, "2026: 2 runs begin like this; name one, such as 2026"),
         ("n" * 400, None, "there is no such run in .bench"),
         (f"{HOSTILE}\0", None, "there is no such run in .bench"),
         ("bench", None, "bench: there is no such run"),
@@ -519,7 +519,7 @@ def test_what_can_not_be_graded_is_told(bench: Bench, tmp_path: Path) -> None:
     assert said.lines[:5] == [
         f"regraded 2 cases of {RUN_ID}",
         "  keep their scores, because the system gave no output: raised",
-        "  lost, because their outputs were too long to be kept: long",
+        "  lost, because their outputs were too long to save: long",
         "  lost, as before: lost",
         "  not run, as before: never",
     ]
@@ -574,7 +574,7 @@ def test_cases_come_and_go(bench: Bench, tmp_path: Path) -> None:
     (folder / "bench.yaml").write_text("gate: {lower_bound_95: 0.1}\n")
     said = bench("regrade", str(path))
     assert said.lines[1:3] == [
-        "  left out, because they are no longer in the class: case-1",
+        "  omitted, because they are no longer in the class: case-1",
         "  in the class, but not in the run: new, newer",
     ]
     assert any("gate: INCOMPLETE: not all cases of the" in line for line in said.lines)
@@ -713,8 +713,8 @@ def test_the_class_is_found_or_named(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bench").rename(tmp_path / "moved")
     assert refusal(bench("regrade", RUN_ID)) == (
-        f".bench/{RUN_ID}.jsonl: its task class was in bench/echo, where none is now;"
-        " name its folder by --task-class"
+        f".bench/{RUN_ID}.jsonl: its task class was in bench/echo, which is gone now;"
+        " name its folder with --task-class"
     )
     assert bench("regrade", RUN_ID, "--task-class", "moved/echo").code == 0
     assert refusal(bench("regrade", RUN_ID, "--task-class", "moved")) == (
@@ -737,7 +737,7 @@ def test_a_file_can_not_name_a_rubric_elsewhere(
     keep_strings(tmp_path, ["a0"], folder_named=named)
     line = refusal(bench("regrade", "latest"))
     assert line.endswith(
-        ", outside of the root directory; name its folder by --task-class"
+        ", outside of the root directory; name its folder with --task-class"
     )
     said = bench("show", "latest", "--case", "case-0")
     assert said.code == 0

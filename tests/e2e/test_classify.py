@@ -110,7 +110,7 @@ CASES: Final[Mapping[str, Case]] = {
     ),
     "xpass-strict": Case(
         test="import pytest\n@pytest.mark.xfail(strict=True, reason='known')\n"
-        "def test_mended(): pass\n"
+        "def test_fixed(): pass\n"
     ),
     "subtests": Case(
         test="def test_parts(subtests):\n    for number in range(3):\n"

@@ -458,7 +458,7 @@ def test_one_trial_goes_to_stdout(tmp_path: Path, call: Callable[..., Said]) -> 
         )
     for words, said in (
         (("--from", "junit", "a.xml", "b.xml"), "it takes one file"),
-        (("--from", "ctrf", "a.json", "--compare"), "--compare is of harnesses"),
+        (("--from", "ctrf", "a.json", "--compare"), "--compare is for harnesses"),
     ):
         answer = call("convert", *words)
         assert answer.code == 2
@@ -859,7 +859,7 @@ def test_attempts_are_merged_by_task(tmp_path: Path, call: Callable[..., Said]) 
     }
     answer = call("merge", tmp_path / "trials")
     assert answer.code == 2
-    assert "they are attempts at 2 tasks, which --by task keeps apart" in answer.err
+    assert "they are attempts at 2 tasks; --by task separates them" in answer.err
     plain = made.write_json(tmp_path / "plain.json", make_report())
     answer = call("merge", "--by", "task", "-o", out, plain)
     assert answer.code == 2

@@ -404,7 +404,7 @@ def test_runs_that_the_environment_failed(call: Call) -> None:
     assert len(rest) == 3
     none = call("storms", "--nodeid", "none").err
     assert none.startswith(
-        "failure-taxonomy: there was no storm: no run in which most tests failed"
+        "failure-taxonomy: there was no storm: no run in which the environment"
     )
     (row, *_) = json.loads(call("list", "--format", "json").out)
     assert (row["storm"], row["storm_tests"]) == (None, None)
@@ -449,7 +449,7 @@ def test_rates_of_systems(call: Call) -> None:
     call("add", write(100, test_a="failed"))
     assert (
         call("rates").err
-        == "failure-taxonomy: no run says which task it was an attempt at\n"
+        == "failure-taxonomy: no run names the task that it attempted\n"
     )
     for system, ends in (("old", first), ("new", second)):
         number = 30 if system == "old" else 60

@@ -337,7 +337,7 @@ def test_a_run_that_goes_on(tmp_path: Path) -> None:
     assert "it has no cause 1; not known yet" in cause
     _, (gone,) = ask(tmp_path, ("why", {}))
     assert (
-        "  its pytest is gone; complete the report by: failure-taxonomy finalize REPORT"
+        "  pytest is gone; complete the report by: failure-taxonomy finalize REPORT"
         in gone
     )
 

@@ -120,7 +120,7 @@ class Simulated(Experiments):
     def find_state(self, victim: Victim, before: Sequence[str]) -> Outcome:
         """Say what was left behind."""
         pairs = [(text, text) for text in self.leaves]
-        answer = {"mended": pairs, "differences": ["shop.config.X = 1 (was 0)"]}
+        answer = {"fixed": pairs, "differences": ["shop.config.X = 1 (was 0)"]}
         return Outcome(result="other", words="", seconds=0.0, answers=(answer,))
 
 

@@ -347,7 +347,7 @@ SERVICES: Final = (
         "django-settings",
         raised("django.core.exceptions.ImproperlyConfigured", DJANGO_UNSET),
         one("Django's settings are not configured"),
-        fixes=["set DJANGO_SETTINGS_MODULE, such as by the setting of pytest-django"],
+        fixes=["set DJANGO_SETTINGS_MODULE, for example in pytest-django's setting"],
     ),
 )
 MACHINE: Final = (
@@ -378,7 +378,7 @@ MACHINE: Final = (
             "import socketserver; taken = socket.create_server(('127.0.0.1', PORT))",
             "socketserver.TCPServer(('127.0.0.1', PORT), None)",
         ),
-        one("port PORT is in use: this process holds it still", IN_LINE_4),
+        one("port PORT is in use: this process still holds it", IN_LINE_4),
         retryable=None,
         fixes=["close it at the end of the test that opens it, or bind port 0"],
     ),
@@ -390,7 +390,7 @@ MACHINE: Final = (
     Row(
         "memory",
         a_test("'x' * (1 << 62)"),
-        one("more memory was asked for than can be had"),
+        one("more memory was requested than is available"),
         retryable=None,
         on_workers=True,
     ),
@@ -665,7 +665,7 @@ PYTEST: Final = (
         {
             "test_a.py": "import pytest\n@pytest.mark.xfail(strict=True)\ndef test_a(): pass\n"
         },
-        one("marked as failing and passes", "test_a (test_a.py:2)"),
+        one("marked as failing, but passes", "test_a (test_a.py:2)"),
         fixes=["remove the xfail mark"],
         on_workers=True,
     ),
@@ -764,8 +764,8 @@ PYTEST: Final = (
         },
         [
             (
-                "the hook pytest_collection_modifyitems has an argument that pytest's hook has "
-                "not: 'item' (conftest.py)"
+                "the hook pytest_collection_modifyitems has an argument that pytest's hook does "
+                "not have: 'item' (conftest.py)"
             )
         ],
     ),
@@ -989,7 +989,7 @@ MIXED: Final = (
             ),
         },
         [
-            "5 tests failed, 4 causes; a retry won't help 2 of the 4 causes",
+            "5 tests failed, 4 causes; a retry can't fix 2 of the 4 causes",
             "  2 x nothing listens on 127.0.0.1:1: connect (conftest.py:3)",
             "  1 x the environment variable AAA_URL is not set: env (conftest.py:2), in test_a",
             "  1 x the environment variable BBB_URL is not set: env (conftest.py:2), in test_b",
@@ -1441,7 +1441,7 @@ class Finished(NamedTuple):
 
     @property
     def causes(self) -> list[tuple[int, str, str | None]]:
-        """How many, what and how to mend it, of each cause."""
+        """How many, what and how to fix it, of each cause."""
         return [
             (each["count"], each["what"], each["fix"]) for each in self.report["causes"]
         ]
@@ -1573,7 +1573,7 @@ def test_with_a_history(tmp_path: Path, port: int) -> None:
     row = Row("", {}, [], args=["--failure-taxonomy-history"])
     run(tmp_path, row._replace(files={"test_a.py": "".join(tests[:7])}), port)
     done = run(tmp_path, row._replace(files={"test_a.py": "".join(tests)}), port)
-    assert _plain(done.block[0]) == "8 tests failed, 8 causes: 1 new, 7 known"
+    assert _plain(done.block[0]) == "8 tests failed, 8 causes (1 new, 7 known)"
     assert done.block[1] == "  1 x assert 7 == 9: test_7 (test_a.py:8) [new]"
     states = [each["history"]["state"] for each in done.report["causes"]]
     assert states == ["new", *["known"] * 7]

@@ -103,7 +103,7 @@ OUTCOMES = (
                 "@pytest.mark.xfail(reason='known')\n"
                 "def test_known(): assert 0\n"
                 "@pytest.mark.xfail(reason='known')\n"
-                "def test_mended(): pass\n"
+                "def test_fixed(): pass\n"
             },
             exit_status=0,
             counts={
@@ -121,12 +121,12 @@ OUTCOMES = (
             files={
                 "test_it.py": "import pytest\n"
                 "@pytest.mark.xfail(strict=True, reason='known')\n"
-                "def test_mended(): pass\n"
+                "def test_fixed(): pass\n"
             },
             exit_status=1,
             reason="TESTS_FAILED",
             kind="test.xpass_strict",
-            nodeid="test_it.py::test_mended",
+            nodeid="test_it.py::test_fixed",
             counts={"collected": 1, "failed": 1},
         ),
         id="xpass-strict",

@@ -250,6 +250,6 @@ def test_failures_that_a_plugin_forgives(runs: PytestRuns) -> None:
         "assert 0: test_it (test_it.py:1) (test.failed)"
     )
     assert run.stdout[-1] == (
-        "failure taxonomy: pytest ended with exit code 0, which a plugin or a conftest.py has set "
+        "failure taxonomy: pytest ended with exit code 0, which a plugin or a conftest.py set "
         "(1 failed); report: failure-report.json"
     )

@@ -86,7 +86,7 @@ def test_time_limit_of_a_test(
 @pytest.mark.lowest
 @NEEDS_SIGNALS
 def test_time_limit_and_a_failure(runs: PytestRuns) -> None:
-    """A timeout comes before a failed test in the verdict, whose test is the one to be mended."""
+    """A timeout comes before a failed test in the verdict, whose test is the one to be fixed."""
     check_ending(
         runs,
         Ending(

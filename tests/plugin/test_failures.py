@@ -355,7 +355,7 @@ def test_strict_xpass(runs: PytestRuns, workers: int) -> None:
         {
             "test_it.py": "import pytest\n\n"
             "@pytest.mark.xfail(strict=True, reason='known bug')\n"
-            "def test_mended(): pass\n"
+            "def test_fixed(): pass\n"
         },
         workers=workers and 1,
     )

@@ -73,7 +73,7 @@ ENDINGS: Final = (
             "usage.error]"
         ),
         [
-            "fix: take -p no:pytest-timeout or PYTEST_DISABLE_PLUGIN_AUTOLOAD away, or the option",
+            "fix: remove -p no:pytest-timeout or PYTEST_DISABLE_PLUGIN_AUTOLOAD, or the option",
             "a retry won't help",
         ],
         args=["--timeout=5", "-p", "no:timeout"],

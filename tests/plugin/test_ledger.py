@@ -183,7 +183,7 @@ def test_a_port_that_the_run_itself_holds(runs: PytestRuns, port: int) -> None:
     """An earlier test has left it open; the address is read from the call."""
     runs.write({"test_it.py": LEAVES.format(port=port)})
     run = runs.run()
-    said = f"port {port} is in use: this process holds it still"
+    said = f"port {port} is in use: this process still holds it"
     (cause,) = run.report["causes"]
     assert cause["what"].startswith(said)
 

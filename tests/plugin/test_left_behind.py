@@ -287,5 +287,5 @@ def test_what_is_left_in_fixtures_that_tests_share(runs: PytestRuns) -> None:
                 endings=frozenset(),
             )
             found = experiments.find_state(of_victim, [f"test_it.py::{polluter}"])
-            assert [each for _, each in found.answer("mended")] == [text]
+            assert [each for _, each in found.answer("fixed")] == [text]
             assert not any("own" in each for each in found.answer("differences"))

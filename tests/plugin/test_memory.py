@@ -67,7 +67,7 @@ def test_a_memory_error_near_a_limit(
     assert re.fullmatch(
         r"the memory ran out: .* MiB that RLIMIT_AS allows: test_near .*", near
     )
-    assert far.startswith("more memory was asked for than can be had: ")
+    assert far.startswith("more memory was requested than is available: ")
     assert ": test_far " in far
     memory = run.report["environment"]["memory"]
     assert memory["peak_rss_bytes"] > 10 << 20
@@ -147,8 +147,7 @@ def test_the_oom_killer(runs: PytestRuns, group: Path) -> None:
         "test_it.py::test_hog",
     )
     assert (
-        "of its control group: this process by itself was too large"
-        in verdict["message"]
+        "of its control group: this process alone was too large" in verdict["message"]
     )
     memory = report["environment"]["memory"]
     assert memory["limit_bytes"] == LIMIT_BYTES

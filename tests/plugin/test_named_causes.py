@@ -86,7 +86,7 @@ def test_a_test_that_runs_out_of_memory(runs: PytestRuns, workers: list[str]) ->
     """MemoryError has no message of its own, so its meaning is said."""
     done = run(runs, {"test_it.py": "def test_it(): 'x' * (1 << 62)\n"}, workers)
     assert done.verdict == ("TESTS_FAILED", "test.failed")
-    message = "1 test failed: more memory was asked for than can be had: test_it (test_it.py:1)"
+    message = "1 test failed: more memory was requested than is available: test_it (test_it.py:1)"
     assert done.report["verdict"]["message"] == message
     assert own_lines(done)[0].startswith(message)
 

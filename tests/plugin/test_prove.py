@@ -104,7 +104,7 @@ def test_ctrl_c_leaves_what_is_known_and_resume_goes_on(proofs: Proofs) -> None:
         _, said = process.communicate()
     assert process.returncode == 130
     assert (
-        "interrupted; what is proven so far is in the report, --resume goes on" in said
+        "interrupted; the results so far are in the report, --resume continues" in said
     )
     assert "the recorded order is not known" not in "\n".join(lines)
     shop = "test_shop.py::test_"
@@ -179,7 +179,7 @@ def test_crash(): os.kill(os.getpid(), signal.SIGSEGV)
     proofs.runs.write({"test_it.py": "def test_fine(): pass\n", "conftest.py": THREAD})
     code, out, _ = proofs.prove()
     assert code == 1
-    assert out[2].startswith("every experiment takes a process of its own: ")
+    assert out[2].startswith("every experiment needs its own process: ")
     assert f"   {nodeid} is not collected any more" in out
     assert (
         out[-1]
@@ -241,7 +241,7 @@ def test_forks_and_fresh_processes_give_the_same_answers(runs: PytestRuns) -> No
             assert experiments.run(victim, is_fresh=is_fresh).result == "passed"
             assert experiments.run(victim, before, is_fresh=is_fresh).result == "failed"
         assert experiments.walk(victim, before, 4) == len(before)
-        ((key, text),) = experiments.find_state(victim, before).answer("mended")
+        ((key, text),) = experiments.find_state(victim, before).answer("fixed")
         assert text.startswith("state.SEEN = ")
         assert experiments.run(victim, before, put_back=[key]).result == "passed"
 
@@ -331,7 +331,7 @@ REFUSED: Final = {
             "    assert 0"
         ),
         ("--budget", "1s"),
-        "prove: the tests can't be collected: pytest said nothing in the time that it had",
+        "prove: the tests can't be collected: pytest gave no answer in time",
     ),
 }
 

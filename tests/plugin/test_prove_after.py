@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 WRONG: Final = (
     "SEEN = []\ndef test_first(): SEEN.append(1)\ndef test_it(): assert not SEEN\n"
 )
-MENDED: Final = "SEEN = []\ndef test_first(): pass\ndef test_it(): assert not SEEN\n"
+FIXED: Final = "SEEN = []\ndef test_first(): pass\ndef test_it(): assert not SEEN\n"
 BOUND: Final = "exclude a failure rate of 45.1% or more (at 95%)"
 
 
@@ -66,7 +66,7 @@ def test_it_is_fixed_once_it_passes_in_the_order_in_which_it_failed(
         1,
         [out[0], "   not fixed: failed in run 1"],
     )
-    runs.write({"test_state.py": MENDED})
+    runs.write({"test_state.py": FIXED})
     code, lines, _ = prove(capsys, "--fixed")
     assert code == 0
     assert lines == [out[0], f"   fixed: 5 passes in a row {BOUND}"]

@@ -76,7 +76,7 @@ def test_the_commit_is_found_on_a_merged_branch(
         "begin", src__shop__cart=CART, src__shop____init__="", tests__test_cart=TEST
     )
     repository.commit("cart: another failure", src__shop__cart=DIVIDES)
-    base = repository.commit("cart: mended", src__shop__cart=CART)
+    base = repository.commit("cart: fixed", src__shop__cart=CART)
     repository.commit("cart: broken", src__shop__cart=BROKEN)
     repository.commit("cart: whole again", src__shop__cart=CART)
     repository.git("checkout", "--quiet", "-b", "tax", base)
@@ -169,9 +169,9 @@ def test_what_is_missing_is_said(
     repository.run()
     path = str(repository.report)
     code, out, _ = call(capsys, "prove", "--commit", path)
-    assert (code, out[-1][:53]) == (
+    assert (code, out[-1][:55]) == (
         1,
-        "   it is not known where it passed; give a commit by ",
+        "   it is not known where it passed; give a commit with ",
     )
     for words, expected in (
         (("--good", "nope"), "fatal: Not a valid object name nope; "),
@@ -247,7 +247,7 @@ def test_git_bisect_run_asks_it(repository: Repository) -> None:
         "begin", shop____init__="", shop__cart=CART, tests__test_cart=TEST
     )
     repository.commit("another", shop__cart=DIVIDES)
-    repository.commit("mended", shop__cart=CART)
+    repository.commit("fixed", shop__cart=CART)
     culprit = repository.commit("cart: wrong", shop__cart=CULPRIT)
     repository.commit("later", shop__later="")
     repository.run()

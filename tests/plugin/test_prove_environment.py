@@ -308,7 +308,7 @@ def test_what_is_undecided(shop: Shop, capsys: pytest.CaptureFixture[str]) -> No
     code, out, _ = prove(shop, capsys, "--good", str(shop.report))
     assert code == 1
     assert out[-1] == (
-        "   it is not known what it passed with; give the report of a run that passed by --good"
+        "   it is not known which versions it passed with; give the report of a run that passed with --good"
     )
 
 
@@ -327,7 +327,7 @@ def test_what_can_not_be_used(shop: Shop, capsys: pytest.CaptureFixture[str]) ->
         (
             f"failure-taxonomy: prove: {history}: there is no history yet; run pytest with "
             "--failure-taxonomy-history, or add reports by: failure-taxonomy history add REPORT; or "
-            "give the report of a run that passed by --good\n"
+            "give the report of a run that passed with --good\n"
         ),
     )
     code, _, err = prove(shop, capsys, "--good", str(passed))

@@ -203,7 +203,7 @@ def test_a_library_of_numbers_keeps_no_process_from_forking(proofs: Proofs) -> N
     proofs.runs.write({"test_it.py": test})
     proofs.runs.run()
     _, lines, _ = proofs.prove()
-    assert "every experiment takes a process of its own" not in "\n".join(lines)
+    assert "every experiment needs its own process" not in "\n".join(lines)
 
 
 def test_what_was_seen_until_time_ran_out(proofs: Proofs) -> None:

@@ -115,7 +115,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             [
                 (
-                    "1 test failed: marked as failing and passes: bug 7: test_it (test_it.py:3) "
+                    "1 test failed: marked as failing, but passes: bug 7: test_it (test_it.py:3) "
                     "[TESTS_FAILED test.xpass_strict]"
                 ),
                 "fix: remove the xfail mark",
@@ -363,7 +363,7 @@ def test_the_words_for_each_kind(
     plugins: tuple[str, ...],
     words: list[str],
 ) -> None:
-    """A title, the headline with its codes, what mends it, what was cut short, the report."""
+    """A title, the headline with its codes, what fixes it, what was cut short, the report."""
     write(folder, files)
     run = run_inside(pytester, *args, plugins=plugins)
     assert len(run.told) <= 7  # six, and the path
@@ -411,7 +411,7 @@ def test_all_six_lines(pytester: pytest.Pytester, folder: Path) -> None:
         ),
         "  1 x no_such is not installed: test_a.py can't be imported",
         (
-            "  1 x marked as failing and passes: test_xpass (test_b.py:6); "
+            "  1 x marked as failing, but passes: test_xpass (test_b.py:6); "
             "fix: remove the xfail mark"
         ),
         "  1 x ZeroDivisionError: division by zero: fixture broken (test_b.py:3)",
@@ -499,7 +499,7 @@ def test_quiet_and_loud(
     words = {
         "VERDICT": "1 test failed: too few: test_fails (test_it.py:1) [TESTS_FAILED test.failed]",
         "ADVICE": "a retry won't help",
-        "CAUSE": "1 x too few: test_fails (test_it.py:1) (test) [TESTS_FAILED test.failed]",
+        "CAUSE": "1 x too few: test_fails (test_it.py:1) [test] [TESTS_FAILED test.failed]",
         "TEST": "    test_it.py::test_fails",
     }
     assert run.tail == [words.get(line, line) for line in lines]

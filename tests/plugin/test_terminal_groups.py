@@ -31,10 +31,10 @@ def test_bad(number): assert not number, "it is broken"
 def test_worse(): raise KeyError("price")
 """
 CAUSES: Final = [
-    "2 x it is broken: test_bad (test_it.py:4) (test)",
+    "2 x it is broken: test_bad (test_it.py:4) [test]",
     "    test_it.py::test_bad[1]",
     "    test_it.py::test_bad[2]",
-    "1 x KeyError: 'price': test_worse (test_it.py:5) (test)",
+    "1 x KeyError: 'price': test_worse (test_it.py:5) [test]",
     "    test_it.py::test_worse",
 ]
 SUMMARY: Final = "--failure-taxonomy-summary"

@@ -1,4 +1,4 @@
-"""What a system under test gives: its output, costs, usage and a transcript.
+"""What a system under test returns: its output, cost, usage and transcript.
 
 `json_problem` says why JSON can't represent an output.
 """
@@ -23,8 +23,8 @@ MOST_USAGE: Final = 1e15
 class Answer:
     """What a system under test may return instead of its bare output.
 
-    A rubric is given the output alone. The rest is kept with the run, and the cost counts for the
-    case, in addition to what `BenchCase.spend` was told.
+    A rubric gets only the output. The rest is saved with the run, and the cost counts for the case,
+    in addition to what `BenchCase.spend` was given.
 
     Raises:
         ValueError: The cost or a usage is negative or no finite number.
@@ -36,7 +36,7 @@ class Answer:
     cost_usd: float = 0.0
     """What the call cost, in US dollars."""
     usage: Mapping[str, float] | None = None
-    """Amounts by name, such as `{"input_tokens": 812}`; those of several calls are added."""
+    """Amounts by name, such as `{"input_tokens": 812}`; the amounts of several calls are added."""
     transcript: Any = None
     """How the system came to its output, such as a list of messages; anything that JSON can
     represent."""
@@ -47,7 +47,7 @@ class Answer:
 
 
 def check_amounts(where: str, cost_usd: object, usage: object) -> None:
-    """Raise ValueError or TypeError for a cost or a usage that can't be added to others."""
+    """Raise ValueError or TypeError for a cost or a usage that can't be added up."""
     if not isinstance(usage, Mapping):
         raise TypeError(f"{where}: usage is no mapping; give names and numbers")
     _check_amount(where, "cost_usd", cost_usd, MOST_COST_USD)
@@ -132,9 +132,9 @@ _SCALARS: Final = frozenset({type(None), bool, int, float, str})
 
 
 def is_plain(value: object) -> bool:
-    """Tell whether a value is made of built-in types alone: to read it runs no code of others.
+    """Tell whether a value consists only of built-in types, so that reading it runs no other code.
 
-    An `Answer` is looked into.
+    The fields of an `Answer` are checked as well.
     """
     seen: set[int] = set()
     pending: list[Any] = [value]

@@ -150,7 +150,7 @@ def list_runs(options: argparse.Namespace) -> int:
         answer_lines(_table("runs", rows))
     elif not code:
         tell(
-            f"there is no run in {safe_text(str(options.storage))}; name a folder by --storage"
+            f"there is no run in {safe_text(str(options.storage))}; name a folder with --storage"
         )
     return code
 
@@ -404,7 +404,9 @@ def case_lines(run: KeptRun, case_id: str) -> Iterator[Line]:
     for call in case.calls:
         yield _line(f"  {_call(call)}")
     if case.begun > len(case.calls):
-        yield Line(text="  a call was begun of which nothing is known", color="yellow")
+        yield Line(
+            text="  a call was started, and its result is not known", color="yellow"
+        )
     if case.last is not None:
         yield from _score_lines(run, case.last)
         yield from _content_lines(case.last)
@@ -444,7 +446,7 @@ def _score_lines(run: KeptRun, last: KeptAttempt) -> Iterator[Line]:
 
 def _content_lines(last: KeptAttempt) -> Iterator[Line]:
     for name in last.truncated:
-        yield Line(text=f"  {name}: was too long to be kept", color="yellow")
+        yield Line(text=f"  {name}: was too long to save", color="yellow")
     if last.is_redacted:
         yield Line(
             text="  secrets were removed from what is shown below", color="yellow"
@@ -752,7 +754,7 @@ def plan(options: argparse.Namespace) -> int:
     if not options.truth and not runs:
         raise BenchError(
             "--truth: is missing; say what the true mean may be, such as --truth 0.9, or give an"
-            " earlier run by --from"
+            " earlier run with --from"
         )
     try:
         from pytest_failure_taxonomy.bench import planning

@@ -90,7 +90,7 @@ class ReducedScore(ClosedModel):
     value: float | None
     """The mean over the distinct cases; null where a case has fewer runs than it needs."""
     standard_error: float | None = None
-    """Of that mean; null where the cases are no sample, or one unit."""
+    """The standard error of that mean; null where the cases are no sample, or only one unit."""
     lower_bound_95: LowerBound
     """The lower bound of that mean; each distinct case counts once."""
 
@@ -105,9 +105,9 @@ class TagScores(ClosedModel):
     passed: _Count
     """Cases among them that passed."""
     mean_score: float
-    """Their mean score, one that failed or was lost counted as 0."""
+    """Their mean score, where a failed or lost case counts as 0."""
     standard_error: float | None = None
-    """Of that mean; null where the cases are no sample, or one unit."""
+    """The standard error of that mean; null where the cases are no sample, or only one unit."""
     lower_bound_95: LowerBound
     """The lower bound of that mean; each distinct case counts once."""
 
@@ -122,7 +122,7 @@ class KeyScores(ClosedModel):
     mean: float
     """The mean of their scores on it, 0 for those without a breakdown."""
     standard_error: float | None = None
-    """Of that mean; null where the cases are no sample, or one unit."""
+    """The standard error of that mean; null where the cases are no sample, or only one unit."""
     least: float
     """The least of them."""
 
@@ -140,13 +140,14 @@ class BenchDigests(ClosedModel):
     """What the cases of a run were judged by, as SHA-256 in hex."""
 
     taxonomy: str | None
-    """Of the failure modes with their severities, and of the breakdown keys; null if unknown."""
+    """The digest of the failure modes, their severities, and the breakdown keys; null if
+    unknown."""
     rubric: str | None
-    """Of `rubric.py` and the Python files beside it; null if unknown."""
+    """The digest of `rubric.py` and the Python files beside it; null if unknown."""
     system: str | None = None
-    """Of the system under test, or of its version as given; null if unknown."""
+    """The digest of the system under test, or of its version as given; null if unknown."""
     cases: str | None = None
-    """One of all distinct cases that were to run, of 128 bits; null if unknown."""
+    """A digest of 128 bits of all distinct cases that should run; null if unknown."""
 
 
 class CaseChange(ClosedModel):
@@ -221,7 +222,7 @@ class BenchComparison(ClosedModel):
     """How long the system alone took for a case in the older run on average, in milliseconds; null
     where that was not measured for all cases."""
     new_system_ms: _NotNegative | None = None
-    """The same of the newer run."""
+    """The same for the newer run."""
 
 
 COST_CAP: Final = "the cost cap was reached"
@@ -237,7 +238,8 @@ RUBRIC_UNKNOWN_BREAKDOWN_KEY: Final = "rubric.unknown_breakdown_key"
 RUBRIC_UNKNOWN_FAILURE_MODE: Final = "rubric.unknown_failure_mode"
 
 RUNNER_CODES: Final[Mapping[str, str]] = packaged_table("bench")["runner_codes"]
-"""Codes of the runner, with descriptions; always `block`, and valid without being listed."""
+"""The runner's own codes, with descriptions; their severity is `block`, and no file has to list
+them."""
 
 _BANNED: Final = re.compile("confidence|llm|self_reported|model_says", re.IGNORECASE)
 """A breakdown key with one of these would be a model's opinion of itself, not a score."""
@@ -277,11 +279,11 @@ class FailureMode(ClosedModel):
     severity: Severity
     """`block`, `warn` or `info`."""
     detail: str | None = None
-    """What it was in this case, in words."""
+    """What happened in this case, in words."""
 
 
 class BenchScore(ClosedModel):
-    """What one case came to."""
+    """The result of one case."""
 
     passed: bool
     """Whether the case counts as passed."""
@@ -301,7 +303,7 @@ class BenchScore(ClosedModel):
 
     @property
     def counted_score(self) -> float:
-        """The score as every average counts it: 0 for a case that did not pass."""
+        """The score that averages use: 0 for a case that did not pass."""
         return self.score if self.passed else 0.0
 
     @property
@@ -314,33 +316,33 @@ class BenchCase(ClosedModel):
     """One case; `case["name"]` returns a field of its file, or raises `KeyError`."""
 
     case_id: Annotated[str, Field(min_length=1)]
-    """The `id` of the file, unique in its task class. In a plan, the cases of a class that repeats
-    them have the number of the repetition behind it, as in `empty#2`; no system sees that."""
+    """The `id` of the file, unique in its task class. If the class repeats its cases, a plan adds
+    the number of the repetition, as in `empty#2`; no system sees it."""
     input: Any = None
-    """What the system under test is given to work on."""
+    """The input of the system under test."""
     tags: Listed[str] = ()
     """Names of pytest marks that the case carries."""
     timeout_per_case_seconds: Seconds | None = None
-    """The case's own limit for the system under test; `None`: its plan's."""
+    """The case's own limit for the system under test; `None`: the limit of the plan."""
     rubric_wall_clock_seconds: Seconds | None = None
-    """The case's own limit for the rubric; `None`: its plan's."""
+    """The case's own limit for the rubric; `None`: the limit of the plan."""
     max_cost_usd: _NotNegative | None = None
     """The most that the case can cost, if that is known: a run with a cost cap reserves it."""
     fields: dict[str, Any] = Field(default_factory=dict)
-    """The file's entry as a plain dict: what a rubric is given as its `case`."""
+    """The file's entry as a plain dict, which a rubric gets as its `case`."""
     path: Path | None = None
-    """The file that the case stands in."""
+    """The file of the case."""
     line: int | None = None
-    """The line of that file in which it begins, from 1."""
+    """The line of that file where it begins, from 1."""
     repetition: _AtLeastOne = 1
     """Which of the class's `repeat` runs of this case it is, from 1."""
     cluster: str | None = None
-    """What cases that are alike have in common: the value of the field that `cluster:` of
-    `bench.yaml` names. `None`: the case is alike to no other."""
+    """The cluster of similar cases: the value of the field that `cluster:` of `bench.yaml` names.
+    `None`: no other case is similar."""
 
     _spending: Spending | None = PrivateAttr(default=None)
     _hidden: frozenset[str] = PrivateAttr(default=frozenset())
-    """Fields that were taken out."""
+    """Fields that the system does not see."""
     _is_suspect: bool = PrivateAttr(default=False)
 
     @model_validator(mode="before")
@@ -359,7 +361,7 @@ class BenchCase(ClosedModel):
 
     @property
     def id_in_file(self) -> Any:
-        """The `id` of the file, which all repetitions of the case have in common."""
+        """The `id` of the file, which is the same for all repetitions of the case."""
         return self.fields.get("id", self.case_id)
 
     def __getitem__(self, name: str) -> Any:
@@ -371,7 +373,7 @@ class BenchCase(ClosedModel):
         return self.fields[name]
 
     def as_repetition(self, number: int) -> Self:
-        """Return one of several runs of the case, with an id of its own."""
+        """Return one of several runs of the case, with its own id."""
         return self.model_copy(
             update={"case_id": f"{self.id_in_file}#{number}", "repetition": number}
         )
@@ -389,7 +391,7 @@ class BenchCase(ClosedModel):
         """Return what the system gets: a copy to work on, so that a rubric sees no changes.
 
         Args:
-            hidden: The fields that only rubrics get. With some, it isn't told the file, either.
+            hidden: The fields that only rubrics get. If there are any, it gets no path, either.
             spending: Where `spend` adds what was spent.
             is_suspect: Whether an earlier call for it may have killed what other cases needed.
         """
@@ -414,8 +416,8 @@ class BenchCase(ClosedModel):
     def spend(self, usd: float = 0.0, /, **usage: float) -> None:
         """Add what the system under test has just spent on this case.
 
-        A system calls it while it works, so that the cost counts whatever becomes of the case: a
-        timeout, an exception, a rubric that fails. The amounts of several calls add up, together
+        A system calls this while it works, so that the cost counts however the case ends: by a
+        timeout, an exception or a failing rubric. The amounts of several calls add up, together
         with those of an `Answer`. Any thread may call it.
 
         Args:
@@ -432,7 +434,7 @@ class BenchCase(ClosedModel):
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it must run apart from other cases: an earlier call may have killed them."""
+        """Whether it must run alone: an earlier call for it may have killed other cases."""
         return self._is_suspect
 
     def note_seconds(self, seconds: float) -> None:
@@ -441,7 +443,7 @@ class BenchCase(ClosedModel):
             self._spending.seconds = seconds
 
     def spending_to(self, spending: Spending) -> Self:
-        """Return the case with another place where `spend` adds what was spent."""
+        """Return the case with another target for `spend`."""
         case = self.model_copy()
         case._spending = spending  # noqa: SLF001 - of the same class
         return case
@@ -451,7 +453,7 @@ _NOT_IN_FILES = frozenset({"case_id", "fields", "path", "line", "repetition"})
 
 
 class OracleExample(ClosedModel):
-    """An output that a rubric must judge as expected: the rubric's self-test."""
+    """An output that a rubric must judge as expected: a self-test of the rubric."""
 
     example_id: Annotated[str, Field(min_length=1)]
     """The `id` of the file."""
@@ -460,28 +462,29 @@ class OracleExample(ClosedModel):
     output: Any = None
     """What a system under test would have returned."""
     expect: Literal["gold", "null"] | None = None
-    """`gold`: it must pass; `null`: it must not; `None`: it is a measure, no test."""
+    """`gold`: it must pass; `null`: it must not pass; `None`: it only measures the rubric."""
     label: Literal["pass", "fail"] | None = None
-    """What people say of it."""
+    """What people say about it."""
     path: Path | None = None
-    """The file that the example stands in."""
+    """The file of the example."""
     line: int | None = None
     """The line of that file in which it begins, from 1."""
 
 
 class GateSettings(ClosedModel):
-    """What a run must reach; block-severity failure modes fail a gate in any case."""
+    """What a run must reach; failure modes of severity `block` always fail a gate."""
 
     lower_bound_95: _Share | None = None
-    """The least lower bound of the mean score."""
+    """The lower bound that the mean score must reach."""
     min_passed_cases: _AtLeastOne | None = None
-    """The fewest distinct cases that must have passed."""
+    """How many distinct cases must pass."""
     decides: bool = False
-    """The gate alone makes the run red: a case that was graded and did not pass fails no test."""
+    """Only the gate decides whether the run fails: a case that was graded and did not pass fails no
+    test."""
 
 
 def _check_kinds(pattern: str) -> str:
-    """Return a pattern that a kind of ours matches.
+    """Return a pattern if it matches one of our kinds.
 
     Raises:
         WrongError: No kind matches it.
@@ -511,22 +514,22 @@ class RetrySettings(ClosedModel):
         Listed[Annotated[str, AfterValidator(_check_kinds)]],
         AfterValidator(_refuse_none),
     ]
-    """Kinds of the exceptions to try again on; `*` stands for any text, as in `sandbox.*`."""
+    """Kinds of exceptions after which to try again; `*` stands for any text, as in `sandbox.*`."""
     attempts: _AtLeastOne = 3
-    """Calls of the system for one case in all, the first among them."""
+    """The total number of calls of the system for one case."""
     backoff_seconds: _NotNegative = 2.0
     """How long to wait before the second call; each further wait is longer."""
 
 
 class BenchSettings(ClosedModel):
-    """What a `bench.yaml` may say; every value has a default."""
+    """The settings of a `bench.yaml`; every value has a default."""
 
     sut: str | None = None
     """The system under test as `package.module:callable`."""
     sut_version: str | None = None
     """The version of the system, as its author gives it."""
     sut_isolation: Literal["process", "thread"] | None = None
-    """Where a system that has a name runs; `None`: as `is_system_isolated` tells."""
+    """Where a system that `sut` names runs; `None`: see `is_system_isolated`."""
     rubric_isolation: Literal["warm", "fresh"] = "warm"
     """A fork of a warm server, or a new interpreter, for each case."""
     timeout_per_case_seconds: Seconds = DEFAULT_TIMEOUT_SECONDS
@@ -538,13 +541,14 @@ class BenchSettings(ClosedModel):
     rubric_env: Listed[str] = ()
     """Names of environment variables that the rubrics see, such as the key of a judge's model."""
     rubric_version: str | None = None
-    """What else the rubrics' judgement depends on, such as a model; `$NAME` is a variable."""
+    """What else the rubrics' grades depend on, such as a model; `$NAME` is an environment
+    variable."""
     rubric_memory_mb: _AtLeastOne = DEFAULT_RUBRIC_MEMORY_MB
     """Address space of a rubric's process, in MiB (Linux)."""
     concurrency: _AtLeastOne = DEFAULT_CONCURRENCY
-    """How many cases run at a time, over all xdist workers together."""
+    """How many cases run at the same time, over all xdist workers together."""
     max_cost_usd: _Cap | None = None
-    """No case is started once more was spent."""
+    """No case starts once more than this was spent."""
     repeat: _AtLeastOne = 1
     """How often each case is run."""
     retry: RetrySettings | None = None
@@ -554,7 +558,7 @@ class BenchSettings(ClosedModel):
     reducers: Listed[str] = ()
     """Further figures of repeated cases: `mean`, `majority`, `pass@K`, `pass^K`, `best@K`."""
     cluster: str | None = None
-    """The field of the cases whose equal values make clusters, which are then the units."""
+    """The field whose equal values make clusters of cases; the clusters are then the units."""
     gate: GateSettings | None = None
     """What a run must reach."""
     hidden: Listed[str] = ()
@@ -562,7 +566,7 @@ class BenchSettings(ClosedModel):
 
     @property
     def is_system_isolated(self) -> bool:
-        """Whether the system has processes of its own: by default where they can be forked."""
+        """Whether the system runs in its own processes: by default, where they can be forked."""
         if self.sut is None or self.sut_isolation is None:
             return self.sut is not None and hasattr(os, "fork")
         return self.sut_isolation == "process"
@@ -580,7 +584,7 @@ class TaskClass(ClosedModel):
     breakdown_ranges: Mapping[
         str, Annotated[tuple[float, float], Field(strict=False)]
     ] = Field(default_factory=dict)
-    """The least and the greatest value of keys that are not from 0 to 1."""
+    """The lowest and highest value of keys that are not from 0 to 1."""
     failure_mode_taxonomy: Mapping[str, Severity] = Field(default_factory=dict)
     """The severity of each code that the rubric may give."""
     descriptions: Mapping[str, str] = Field(default_factory=dict)
@@ -590,7 +594,7 @@ class TaskClass(ClosedModel):
     oracle: Listed[OracleExample] = ()
     """The rubric's self-test."""
     settings: BenchSettings = Field(default_factory=BenchSettings)
-    """What its `bench.yaml` says."""
+    """The settings of its `bench.yaml`."""
     folder: Path | None = None
     """Where it was loaded from; `None` for one made in code."""
     rubric: Path | None = None
@@ -600,7 +604,7 @@ class TaskClass(ClosedModel):
 
 
 class RunShard(ClosedModel):
-    """Which part of a task class a run is to run; other runs have the other parts."""
+    """The part of a task class that a run runs; other runs run the other parts."""
 
     index: _AtLeastOne
     """Which shard it is, from 1."""
@@ -625,15 +629,15 @@ class RunPlan(ClosedModel):
     cases: Listed[BenchCase]
     """The cases to run, started in this order; their ids differ."""
     timeout_per_case_seconds: Seconds = DEFAULT_TIMEOUT_SECONDS
-    """Limit of the system under test for each case that sets none of its own."""
+    """Time limit of the system under test, for cases that don't set their own."""
     rubric_wall_clock_seconds: Seconds = DEFAULT_RUBRIC_SECONDS
-    """Limit of the rubric for each case that sets none of its own."""
+    """Time limit of the rubric, for cases that don't set their own."""
     cancellation_grace_seconds: _NotNegative = 1.0
     """How long a system that was cancelled may take to end before it is abandoned."""
     concurrency: _AtLeastOne = DEFAULT_CONCURRENCY
-    """Cases that run at a time."""
+    """How many cases run at the same time."""
     max_cost_usd: _Cap | None = None
-    """No case is started once more was spent."""
+    """No case starts once more than this was spent."""
     retry: RetrySettings | None = None
     """When to call the system again for a case whose call failed."""
     stop_after_same_failure: _Count = 0
@@ -678,7 +682,7 @@ class RunPlan(ClosedModel):
 
 
 class Counts(ClosedModel):
-    """What became of the cases of a run."""
+    """The counts of the cases of a run."""
 
     scheduled: _Count
     """Cases that the run was to run."""
@@ -698,7 +702,7 @@ class GateResult(ClosedModel):
     """What a gate says of a run."""
 
     verdict: Literal["PASS", "FAIL", "INCOMPLETE"]
-    """`INCOMPLETE` where cases are missing and what is there does not fail."""
+    """`INCOMPLETE` if cases are missing and the others do not fail the gate."""
     reasons: Listed[str]
     """Why, in words; empty for `PASS`."""
 
@@ -756,7 +760,7 @@ class RubricAgreement(ClosedModel):
     base_rate: _Share
     """The share of the outputs that people pass."""
     agreement: MeasuredRate
-    """The share of the outputs of which the rubric says what people say."""
+    """The share of the outputs on which the rubric agrees with people."""
     kappa: float | None
     """Cohen's kappa: 1 for full agreement, 0 for that by chance; null where both say one thing."""
     true_positive_rate: MeasuredRate | None
@@ -772,7 +776,7 @@ class RubricAgreement(ClosedModel):
 
 
 class BenchRunReport(ClosedModel):
-    """What a run of a task class came to."""
+    """The result of a run of a task class."""
 
     run_id: str
     """New for each run; begins with `partial:` where the cost cap ended it."""
@@ -783,12 +787,13 @@ class BenchRunReport(ClosedModel):
     complete: bool
     """Every scheduled case has a score."""
     counts: Counts
-    """What became of the cases."""
+    """The counts of the cases."""
     mean_score: float | None
-    """The mean over all started cases, one that failed or was lost counted as 0; null for none."""
+    """The mean over all started cases, where a failed or lost case counts as 0; null for none."""
     standard_error: float | None = None
-    """Of that mean; repetitions of a case, and cases of a cluster, are no independent draws. Null
-    where the cases are no sample: the run is not complete, or they were picked by hand."""
+    """The standard error of that mean; repetitions of a case, and cases of a cluster, are not
+    independent draws. Null where the cases are no sample: the run is not complete, or somebody
+    picked them by hand."""
     score_stddev: float | None
     """The sample standard deviation of the same scores; null for fewer than two."""
     lower_bound_95: LowerBound
@@ -811,7 +816,7 @@ class BenchRunReport(ClosedModel):
     block_severity_failure_modes: Listed[str]
     """The codes of severity `block` that occurred, sorted, each once."""
     gate: GateResult | None
-    """What the gate says; null where the class has none."""
+    """What the gate decides; null where the class has none."""
     reduced: Listed[ReducedScore] = ()
     """What the class's `reducers` make of the repetitions of its cases, in their order."""
     by_tag: Listed[TagScores] = ()

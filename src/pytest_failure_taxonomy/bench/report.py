@@ -273,11 +273,11 @@ def aggregate(
     system: str | None = None,
     system_label: str = "",
 ) -> models.BenchRunReport:
-    """Return the report of a run; the order of the scores doesn't matter.
+    """Return the report of a run, whatever the order of the scores.
 
-    A case that failed counts as 0, and so does a case that was started and has no score
-    because its process was lost. A case that was never started counts in no average,
-    and makes the report incomplete.
+    A failed case counts as 0, and so does a case that was started and has no score because its
+    process was lost. A case that was never started counts in no average, and makes the report
+    incomplete.
 
     Args:
         plan: The plan of the run; its gate, if any, is evaluated.
@@ -463,7 +463,7 @@ def evaluate_gate(
     Returns:
         `FAIL` if the run is not good enough, `INCOMPLETE` if cases are missing, else
         `PASS`, with the most important reason first. Where cases are missing, only a
-        failure mode that blocks is `FAIL`: more cases could mend the rest. A shard
+        failure mode that blocks is `FAIL`: more cases could fix the rest. A shard
         alone is always `INCOMPLETE`.
     """
     missing = _missing(report)

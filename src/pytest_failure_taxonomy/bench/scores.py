@@ -184,7 +184,7 @@ def failure_lines(
         printed = outcome.printed.rstrip().splitlines()
         shown = printed[-_MAX_PRINTED_LINES:]
         left_out = len(printed) - len(shown)
-        head = f"the rubric printed ({left_out} lines before are left out):"
+        head = f"the rubric printed ({left_out} lines before are omitted):"
         lines += ["", head if left_out else "the rubric printed:", *shown]
     return lines
 

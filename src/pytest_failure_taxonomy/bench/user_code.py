@@ -1,4 +1,4 @@
-"""The user's code: import it, and tell what it raises.
+"""Import the user's code, and describe what it raises.
 
 A system under test raises in this process or in another one. An exception is described,
 told by its kind, and decides whether and when the system is called again. It may
@@ -53,7 +53,7 @@ def import_callable(target: str) -> Callable[..., Any]:
         raise
     except BaseException as error:
         raise BenchError(
-            f"{name} can't be imported ({describe(error)}); mend the module"
+            f"{name} can't be imported ({describe(error)}); fix the module"
         ) from error
     try:
         found: Any = attrgetter(path)(module)
@@ -92,7 +92,9 @@ def load_rubric(path: Path, name: str) -> Grade:
         sys.path.remove(folder)
     grade = getattr(module, "grade", None)
     if not callable(grade):
-        raise BenchError(f"{path}: has no function `grade`; only it can be tested so")
+        raise BenchError(
+            f"{path}: has no function `grade`; only such a function can be tested here"
+        )
     return grade  # type: ignore[no-any-return]  # the author's function
 
 
@@ -102,7 +104,7 @@ MAX_TRACEBACK: Final = 8_000
 """Characters of a traceback that are kept."""
 
 _ENDS_A_RUN: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
-_MARK: Final = "\n... [{count} characters left out] ...\n"
+_MARK: Final = "\n... [{count} characters omitted] ...\n"
 
 
 def ends_run(error: BaseException, *, is_cancelled_by_us: bool = False) -> bool:

@@ -1,4 +1,4 @@
-"""Why a pytest failed before it loaded this plugin, seen from its command and its files.
+"""Find out from its command and files why a pytest failed before it loaded this plugin.
 
 A configuration file can't be parsed; a plugin is not installed, be it named or one of its options
 given; a plugin that pytest loads first has raised something. Nothing is executed.

@@ -42,7 +42,7 @@ def command_line(given: Sequence[str]) -> argparse.ArgumentParser:
     """
     parser = argparse.ArgumentParser(
         prog="failure-taxonomy",
-        description="Say why a test run failed, and what is to be mended.",
+        description="Say why a test run failed, and what to fix.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -130,7 +130,7 @@ def _formats() -> Mapping[str, str]:
 
 
 def _number(least: float, most: float, what: str) -> Callable[[str], float]:
-    """Return what parses a number, a whole one if the least is; `what` says what is right."""
+    """Return a parser of numbers, of whole ones if `least` is whole; `what` says what is right."""
     kind = type(least)
 
     def parse(text: str) -> float:

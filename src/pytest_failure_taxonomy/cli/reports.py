@@ -197,7 +197,7 @@ def convert(options: argparse.Namespace) -> int:
     """Convert the file, or what a harness of agents has left."""
     if options.family is not None and options.to != "junit":
         raise SettingsError(
-            "convert: --family is of JUnit XML; give --to junit with it"
+            "convert: --family is for JUnit XML; give --to junit with it"
         )
     if options.augment is not None and options.to != "junit":
         raise SettingsError(
@@ -205,7 +205,7 @@ def convert(options: argparse.Namespace) -> int:
         )
     if options.bench_storage is not None and options.to != "html":
         raise SettingsError(
-            "convert: --bench-storage is of the page; give --to html with it"
+            "convert: --bench-storage is for the HTML page; give --to html with it"
         )
     if options.source in HARNESSES:
         from pytest_failure_taxonomy.cli import trials
@@ -213,11 +213,11 @@ def convert(options: argparse.Namespace) -> int:
         return trials.convert(options)
     if options.compare:
         raise SettingsError(
-            f"convert: --compare is of harnesses; give --from with one of {', '.join(HARNESSES)}"
+            f"convert: --compare is for harnesses; give --from with one of {', '.join(HARNESSES)}"
         )
     if len(options.files) > 1:
         raise SettingsError(
-            "convert: it takes one file, unless it is of a harness; give one"
+            "convert: it takes one file, or folders of a harness; give one file"
         )
     (options.file,) = options.files
     files = (options.file, options.output)
@@ -297,7 +297,7 @@ def merge(options: argparse.Namespace) -> int:
 
     if options.by and options.output == STDOUT:
         raise SettingsError(
-            "merge: --by task makes a report for each; give -o FOLDER for them"
+            "merge: --by task writes a report for each task; give -o FOLDER for them"
         )
 
     def join_shards(shards: Section) -> Section:

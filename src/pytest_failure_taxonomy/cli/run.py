@@ -87,9 +87,7 @@ def run(options: argparse.Namespace) -> int:
             remove_report(path)  # nobody must take it for this run's
         raise
     except Exception as error:
-        raise SettingsError(
-            f"run: nothing can be known of the command: {error}"
-        ) from error
+        raise SettingsError(f"run: the command can't be watched: {error}") from error
     if end.fault is not None:
         tell(f"run: the command was ended, because its supervisor failed: {end.fault}")
     report: FailureReport | None = None
@@ -155,15 +153,13 @@ def _supervise(
 
 
 def _tell_of_others(mailbox: Mailbox, report: FailureReport, seen: ProcessEnd) -> None:
-    """Tell of which of several pytests of a command the report is, and what it can't say."""
+    """Say which of several pytests of a command the report belongs to, and what it can't say."""
     if mailbox.replaced:
         passed = counted(mailbox.replaced, "pytest")
-        tell(f"run: {passed} of the command passed before the one that is reported")
+        tell(f"run: {passed} of the command passed before the reported one")
     if mailbox.later:
         later = counted(mailbox.later, "more pytest")
-        tell(
-            f"run: {later} of the command ran beside or after the one that is reported"
-        )
+        tell(f"run: {later} of the command ran beside or after the reported one")
     if report.verdict is not None and seen.exit.code == 0:
         tell("run: the command ended with status 0, although its pytest did not pass")
 
@@ -208,7 +204,7 @@ def _report_of_plugin(
     *,
     is_named: bool,
 ) -> FailureReport | None:
-    """Return the plugin's report, completed; `None` if there is none, or nothing is left of it."""
+    """Return the plugin's report, completed; `None` if there is none or nothing is left of it."""
     if mailbox.run_id is None and is_named:
         return None
     if mailbox.run_id is None or not mailbox.is_of_child:
@@ -274,7 +270,7 @@ def _status_behind(report: FailureReport) -> int:
     status = report.session_exit_code
     if status:
         tell(
-            f"run: pytest's session ended with status {status}, and only its process with 0"
+            f"run: pytest's session ended with status {status}, although its process ended with 0"
         )
         return status
     # A `sys.exit(0)` outside of the session; where tests were only listed, none has failed.

@@ -61,7 +61,7 @@ def convert(options: argparse.Namespace) -> int:
     """Write a report for each trial, or say what the harness says differently."""
     if options.compare and options.output != STDOUT:
         raise SettingsError(
-            "convert: --compare writes no report; leave out one of it and -o"
+            "convert: --compare writes no report; give either --compare or -o"
         )
     problems: list[str] = []
     found = _reports(options, problems)

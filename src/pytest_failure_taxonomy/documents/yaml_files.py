@@ -162,9 +162,7 @@ class _Bounded(Composer):
                 f"{name} refers to an anchor; write the value itself here"
             )
         if event.anchor in self.anchors and event.anchor not in self._extents:
-            return self._refuse(
-                f"{name} stands in what it refers to; write a value that ends"
-            )
+            return self._refuse(f"{name} contains itself; write a value that ends")
         count, levels = self._extents.get(event.anchor, (0, 0))
         self._count += count
         self._repeated += count

@@ -1,4 +1,4 @@
-"""The faces of a report: other formats, for people and for the programs that they have.
+"""The faces of a report: other formats, for people and for their programs.
 
 Each is a function of a module. That is imported when it is asked for.
 """
@@ -128,7 +128,7 @@ def _note_fault(name: str, problems: list[str]) -> Iterator[None]:
 
 
 def faces_of_step() -> Faces:
-    """Return what the step of a job on GitHub is to be given; nothing outside of one."""
+    """Return the faces for the step of a GitHub job; none outside of one."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return Faces()
     return Faces(

@@ -1,8 +1,8 @@
 """A report for agents: why the run failed and what to do next, in at most 2,000 tokens.
 
-The format is documented in docs/reference/agent-format.md and stable; this is its second version.
-Seven sections, always all of them and in one order; each begins in the first column, and all else
-is indented, so that no text of a test can pass for a section. There is no Markdown in it.
+docs/reference/agent-format.md documents the format, which is stable; this is its second version. It
+always has the same seven sections in the same order. A section begins in the first column and
+everything else is indented, so that no text of a test can look like a section. It has no Markdown.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
     RunSummary,
     advice_of,
+    merged_runs_of,
     other_kinds,
     place_words,
     raised_words,
@@ -45,7 +46,8 @@ from pytest_failure_taxonomy.text import first_line, safe_text, that_fit
 VERSION: Final = 2
 MAX_TOKENS: Final = 2_000
 MAX_WEIGHT: Final = 4 * MAX_TOKENS - 600
-"""Of the whole answer, in quarters of a token, with some to spare; at most as many characters."""
+"""The weight of the whole answer, in quarters of a token, with some to spare; also the most
+characters."""
 _WEIGHTS: Final = {
     **dict.fromkeys(map(chr, range(0x80)), 2),
     **dict.fromkeys("abcdefghijklmnopqrstuvwxyz _\n", 1),
@@ -53,9 +55,9 @@ _WEIGHTS: Final = {
     **dict.fromkeys("0123456789", 3),
     "\\": 8,
 }
-"""Small letters make words, of four letters a token; capitals make names, but also base64, where
-each letter is a token of its own, as are many digits of hashes. A backslash begins an escape.
-docs/reference/agent-format.md has what was measured."""
+"""Small letters make words, with four letters a token; capitals make names, but also base64, where
+each letter is a token, like many digits of hashes. A backslash begins an escape.
+docs/reference/agent-format.md has the measurements."""
 _OTHER_WEIGHT: Final = 12
 
 SECTIONS: Final = (
@@ -77,9 +79,9 @@ _LONGEST_LINE: Final = 240
 _LONGEST_NODEID: Final = 160
 _LONGEST_TRACEBACK_LINE: Final = 160
 _OF_REST: Final = 160
-"""For the line that says how many causes are not shown."""
+"""Room for the line that says how many causes are not shown."""
 _OF_LISTED: Final = 600
-"""For causes that are listed without a traceback."""
+"""Room for causes that are listed without a traceback."""
 _LEAST_OF_TRACEBACK: Final = 250
 _CUT: Final = "  (cut)"
 _BELOW: Final = "   "
@@ -97,10 +99,10 @@ _TELLING: Final = re.compile(
 
 _UNENDED: Final = {
     True: "pytest still runs; ask again when it has ended",
-    False: "its pytest is gone; complete the report by: failure-taxonomy finalize REPORT",
-    None: "pytest still runs, or has died and nobody has completed its report",
+    False: "pytest is gone; complete the report by: failure-taxonomy finalize REPORT",
+    None: "pytest still runs, or it died and its report was not completed",
 }
-"""What is said of a report that is `running`, by whether its pytest lives."""
+"""The words about a `running` report, by whether its pytest lives."""
 
 
 def render(
@@ -196,14 +198,14 @@ def _weight(text: str) -> int:
 
 
 def _section(lines: Iterable[str], room: int) -> str:
-    """Return a section of lines that may quote anybody; the first one begins in column one."""
+    """Return a section of untrusted lines; the first one begins in column one."""
     first, *others = lines
     head = _line(first, _LONGEST_LINE + len("verdict: "), indent=0)
     return _within([head, *map(_line, others)], room)
 
 
 def _within(lines: Iterable[str], room: int) -> str:
-    """Return as many whole lines as there is room for, and say where that is not all."""
+    """Return as many whole lines as there is room for, and say if some are missing."""
     whole = [f"{line}\n" for line in lines]
     cut = f"{_CUT}\n"
     kept = that_fit(whole, room - _weight(cut), _weight)
@@ -251,7 +253,9 @@ def _verdict(
     yield f"tests: {counts}"
     yield _start_words(report, now, is_recorded=is_recorded)
     if report.completeness == "reconstructed":
-        yield "the report was made from what was left of the run; it may lack details"
+        runs = merged_runs_of(report)
+        made = f"merged from {len(runs)} reports" if runs else "reconstructed"
+        yield f"this report is {made}; it may lack details"
     for note in summary.notes[:_MOST_NOTES]:
         yield f"note: {first_line(note)}"
 
@@ -292,7 +296,7 @@ def _start_words(
 ) -> str:
     """Say when a run began, and by which command.
 
-    A run without this plugin leaves the report of the one before, which is not the last run then.
+    A run without this plugin does not update the report, which then belongs to an earlier run.
     """
     began = datetime.fromisoformat(report.run.started_at)
     ago = ""
@@ -320,11 +324,11 @@ def _advice(report: FailureReport, summary: RunSummary) -> Iterator[str]:
     yield f"try: {first}"
     for step in others:
         yield f"then: {step}"
-    if summary.causes_count == 1 and (fix := summary.causes[0].mend):
+    if summary.causes_count == 1 and (fix := summary.causes[0].fix_line):
         yield fix  # of several, each has its own below
     yield f"retry helps: {_RETRY_HELPS[verdict.retryable]}"
     if summary.advice.endswith(HIDES):
-        yield "beware: a retry of the failed tests alone passes, and hides the cause"
+        yield "beware: a retry of only the failed tests passes and hides the cause"
     if verdict.failure_type:
         yield f"failure type: {verdict.failure_type}"
 
@@ -377,8 +381,8 @@ def _entry(number: int, cause: CauseSummary, room: int) -> str:
 def _telling(lines: list[str], room: int) -> Iterator[str]:
     """Yield the lines that say most: what was raised and where, then what leads to it.
 
-    Where not all have room, those of pytest's marks (`>` and `E`) and of places are taken from the
-    end; then their neighbours, as far as there is room. `...` stands for what is left out.
+    If not all lines fit, lines with pytest's marks (`>` and `E`) and with places are taken first,
+    from the end; then their neighbours, as far as there is room. `...` stands for omitted lines.
     """
     marks = [
         at for at, line in enumerate(lines) if _TELLING.match(line.removeprefix(_QUOTE))
@@ -400,8 +404,8 @@ def _telling(lines: list[str], room: int) -> Iterator[str]:
 
 def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
     yield f"{cause.count:,} x {cause.text}"
-    if cause.mend:
-        yield cause.mend
+    if cause.fix_line:
+        yield cause.fix_line
     yield f"is: {cause.reason} {cause.kind}"
     if cause.nodeids:
         nodeid = safe_text(cause.nodeids[0], _LONGEST_NODEID)
@@ -429,12 +433,12 @@ def _changes(report: FailureReport, summary: RunSummary) -> Iterator[str]:
     causes = summary.causes
     states = states_words(Counter([cause.state for cause in causes if cause.state]))
     if not states:
-        states = nothing_of(report, "not known, the run keeps no history")
+        states = nothing_of(report, "not known: the run has no history")
     yield f"changed: {states}"
     git = report.environment.git
     if git is not None and git.commit:
         branch = f" on {git.branch}" if git.branch else ""
-        dirty = ", with changes that are not committed" if git.dirty else ""
+        dirty = ", with uncommitted changes" if git.dirty else ""
         yield f"commit: {git.commit[:40]}{branch}{dirty}"
     commits = dict.fromkeys(cause.last_passed_commit for cause in causes)
     for commit in [*filter(None, commits)][:_MOST_NOTES]:
@@ -469,7 +473,7 @@ def _in_flight(report: FailureReport) -> Iterator[str]:
 
 
 def _commands(report: FailureReport, summary: RunSummary) -> Iterator[str]:
-    """Yield a command for each cause, its proof's or its first test, and for what was running."""
+    """Yield a command for each cause (its proof's, or for its first test) and for running tests."""
     run = reproduction_of(report)
     commands: dict[str, None] = {}
     for cause in summary.causes:
@@ -487,6 +491,6 @@ def _commands(report: FailureReport, summary: RunSummary) -> Iterator[str]:
     rest = len(commands) - _MOST_COMMANDS
     if rest > 0:
         words = counted(rest, "more command")
-        yield f"  without: {words}, which each cause has of its own"
+        yield f"  without: {words}, listed with each cause"
     for words in run.missing:
         yield _line(f"without: {words}")

@@ -93,7 +93,7 @@ def render_for_github(report: FailureReport) -> str:
 
 @contextmanager
 def _open_used() -> Iterator[int | None]:
-    """Open the file of the job's annotations; `None` where nobody knows what was used."""
+    """Open the file of the job's annotations; `None` if it is not known how many were used."""
     descriptor = None
     if os.environ.get("GITHUB_ACTIONS") == "true":
         folder = os.environ.get("RUNNER_TEMP")
@@ -151,7 +151,7 @@ def _annotations(report: FailureReport) -> Iterator[Annotation]:
 def _list_unfinished(
     report: FailureReport, summary: RunSummary, repository: Repository
 ) -> Iterator[_Unfinished]:
-    """Yield what was cut short and is no cause."""
+    """Yield what was cut short and is not a cause."""
     nodeids = {nodeid for cause in summary.causes for nodeid in cause.nodeids}
     for test in report.in_flight:
         if test.nodeid not in nodeids:
@@ -276,7 +276,7 @@ def _enter_cause(cause: CauseSummary, repository: Repository) -> _Entry:
         severity = "blocker"
     elif cause.reason == "TESTS_FAILED":
         severity = "major"
-    parts = filter(None, (cause.title, cause.mend, cause.base, *cause.proof[:1]))
+    parts = filter(None, (cause.title, cause.fix_line, cause.base, *cause.proof[:1]))
     return _Entry(
         kind=cause.kind,
         words=f"{'; '.join(parts)} {cause.codes}",

@@ -98,7 +98,7 @@ def render(report: FailureReport) -> str:
 
 
 def _session(report: FailureReport) -> _Fields:
-    """Return what is true of the run as a whole and of no single test."""
+    """Return facts about the run as a whole."""
     fields: _Fields = {"stage": report.run.stage}
     for name in _OF_SESSION:
         fields[name] = CODEC.encode(getattr(report, name))
@@ -247,7 +247,7 @@ def _without_none(fields: _Fields) -> _Fields:
 
 
 def _unfinished(running: InFlightTest, cause: CauseSummary | None) -> _Fields:
-    """Return what is said of a test that was running when the run ended.
+    """Return the fields of a test that was running when the run ended.
 
     That is no outcome; but a test that is of a cause has failed, or a run that died in it would
     look as if it had passed.
@@ -271,7 +271,7 @@ def _unfinished(running: InFlightTest, cause: CauseSummary | None) -> _Fields:
 
 
 def _failed(failures: Sequence[Failure], cause: CauseSummary | None) -> _Fields:
-    """Return what is said of a failed test: the first of its failures, and all in `extra`."""
+    """Return the fields of a failed test: its first failure, and all failures in `extra`."""
     first = failures[0]
     raised = first.exception
     if raised is None:

@@ -39,7 +39,7 @@ _CALLS: Final = re.compile("[@#]")
 
 
 def render(report: FailureReport) -> str:
-    """Return what is to be known of a run's issues; docs/how-to/known-failures.md has the form.
+    """Return what to know about a run's issues; docs/how-to/known-failures.md has the form.
 
     Causes that are accepted as known get no issue, and such a run closes none.
     """

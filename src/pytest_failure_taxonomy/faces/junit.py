@@ -38,7 +38,7 @@ _UNCOLLECTED: Final = "collection.error"
 _COLLECTION: Final = "collection failure"
 """pytest's own message for what could not be collected."""
 _RUNNING: Final = (
-    "pytest still runs, or has died and nobody has completed its report; "
+    "pytest still runs, or it died and its report was not completed; "
     "complete it by: failure-taxonomy finalize"
 )
 _OF_A_TEST: Final = (
@@ -314,7 +314,7 @@ class _CaseWriter:
         return summary.owner_of(cause.owner if cause else None, failure)
 
     def _facts(self, failure: Failure) -> Iterator[str]:
-        """Yield the lines above a traceback: what to mend, and the sort of failure."""
+        """Yield the lines above a traceback: what to fix, and the sort of failure."""
         yield from self._cause_words(failure)
         owner, package = self._owner_of(failure)
         if owner:

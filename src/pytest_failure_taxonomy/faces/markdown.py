@@ -81,8 +81,8 @@ def render(report: FailureReport, room: int = MAX_BYTES) -> str:
         text = f"### {section.title}\n\n{''.join(shown)}"
         omitted = section.count - len(shown)
         if omitted:
-            words = f"{counted(omitted, section.noun)} left out"
-            text += f"\n_{words}: a summary has no more room._\n\n"
+            words = f"{counted(omitted, section.noun)} omitted"
+            text += f"\n_{words}: the summary is full._\n\n"
         left -= _size_of(text)
         if left >= 0:
             parts.append(text)
@@ -90,7 +90,7 @@ def render(report: FailureReport, room: int = MAX_BYTES) -> str:
 
 
 def render_proofs(report: FailureReport, room: int = MAX_BYTES) -> str:
-    """Return what experiments show of the causes of a run, to stand behind its summary."""
+    """Return what experiments show about the causes of a run, to follow its summary."""
     causes = summarise(report).causes
     entries = [
         "\n\n".join([_title(cause), *_proof(cause), ""])

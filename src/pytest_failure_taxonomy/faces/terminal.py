@@ -1,7 +1,7 @@
 """Lines for the terminal, computed apart from printing them.
 
-The verdict in at most six lines and the report's path; and all that a report holds, as
-`show --all` prints it.
+The verdict in at most six lines with the report's path, and everything in a report, as `show --all`
+prints it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from pytest_failure_taxonomy.text import (
 
 TITLE: Final = "why this run failed"
 MAX_LINES: Final = 4
-"""Lines below the headline; one of them says what there is no room for."""
+"""Lines below the headline; one of them says what is omitted."""
 MAX_QUIET: Final = 3
 """Causes that are named with `-q`."""
 MAX_CAUSES: Final = 20
@@ -66,9 +66,9 @@ class Line:
     """`red`, `green` or `yellow`, as pytest's own terminal writer names them."""
     bold: bool = False
     is_title: bool = False
-    """To be drawn as one of pytest's separators."""
+    """Draw it as one of pytest's separators."""
     tail: str = ""
-    """What stands at the end of the line, dim: codes."""
+    """The dim end of the line: codes."""
     is_sentence: bool = False
     """A terminal may break it between words; a command that follows `fix:` stays whole."""
 
@@ -185,39 +185,39 @@ def _headline_and_causes(
 
 
 def _only_cause_lines(summary: RunSummary, most: int) -> Iterator[Line]:
-    """Yield what stands below the headline of a run with one cause."""
+    """Yield the lines below the headline of a run with one cause."""
     (cause,) = summary.causes
     below = filter(
-        None, (cause.mend, summary.see, cause.changed, cause.base, *cause.proof)
+        None, (cause.fix_line, summary.see, cause.changed, cause.base, *cause.proof)
     )
     for words in [*below][:most]:
-        is_fix = words == cause.mend
+        is_fix = words == cause.fix_line
         yield Line(text=safe_text(words), bold=is_fix, is_sentence=not is_fix)
 
 
 def _cause_line(cause: CauseSummary) -> Line:
     """Return one of the lines of a run with several causes."""
     head = f"  {cause.count:,} x {cause.text}{cause.remarks}"
-    words = filter(None, (head, cause.mend, cause.base, *cause.proof[:1]))
+    words = filter(None, (head, cause.fix_line, cause.base, *cause.proof[:1]))
     return Line(text=safe_text("; ".join(words)), is_sentence=True)
 
 
 def watcher_lines(report: FailureReport) -> list[Line]:
-    """Return the line that says that nobody would have seen pytest die, where that is so."""
+    """Return a warning if no second process would have seen pytest die."""
     watcher = report.environment.watcher
     if watcher is None or watcher.active:
         return []
-    words = "if pytest is killed, nobody completes its report"
+    words = "if pytest is killed, its report stays incomplete"
     return [notice(f"no watcher ({watcher.why_not}); {words}")]
 
 
 def problem_line(problem: str) -> Line:
-    """Return the line that says what went wrong with the report itself."""
+    """Return the line about a problem with the report itself."""
     return Line(text=safe_text(f"report: {problem}"), color="yellow", bold=True)
 
 
 def notice(words: str) -> Line:
-    """Return a line about something else than why the run failed."""
+    """Return a line about anything but why the run failed."""
     return Line(text=safe_text(f"failure taxonomy: {words}"), color="yellow")
 
 
@@ -291,9 +291,9 @@ def _block(text: str | None, indent: str = "    ") -> Iterator[Line]:
 def causes_with_tests(
     summary: RunSummary, paths: ShownPaths, most: int | None = None
 ) -> Iterator[Line]:
-    """Yield the causes, each with what mends it, its first tests and what the history says."""
+    """Yield the causes, each with what fixes it, its first tests and what the history says."""
     for cause in summary.causes[:most]:
-        owner = f" ({cause.owner})" if cause.owner else ""
+        owner = f" [{cause.owner}]" if cause.owner else ""
         last = f", {cause.last_passed}" if cause.last_passed else ""
         words = f"{cause.count:,} x {cause.text}{owner}{cause.remarks}{last}"
         codes = safe_text(cause.codes)

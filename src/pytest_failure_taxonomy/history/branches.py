@@ -47,7 +47,7 @@ class BranchState:
     changes: int
     """Changes between passed and failed, in the order of the runs' times."""
     commits: tuple[str, ...]
-    """Clean commits on which it has passed and failed, be it on another branch."""
+    """Clean commits on which it has passed and failed, even on another branch."""
     last_failed: datetime | None
 
 

@@ -40,7 +40,7 @@ MAX_ERROR_BYTES: Final = 8 * 1024 * 1024
 """How much of an error is read, from its end."""
 _FAILED: Final = 1
 _STORMS: Final = 3
-"""Storms that are told of beside what they are left out of; `history storms` lists all."""
+"""How many skipped storms an answer names; `history storms` lists all."""
 _MAX_NAMES: Final = 5
 _FINGERPRINT: Final = re.compile("[0-9a-f]+")
 _OF_GROUP: Final = ("count", "fingerprint", "reason", "kind", "title")
@@ -69,8 +69,8 @@ def worded(ask: Callable[P, T]) -> Callable[P, T]:
             ValueError,
         ) as error:
             raise HistoryError(
-                "history: the database holds what this program has not written "
-                f"({safe_text(str(error))}); give another one by --history"
+                "history: the database holds data that this program did not write "
+                f"({safe_text(str(error))}); give another one with --history"
             ) from None
 
     return asking
@@ -309,12 +309,12 @@ class _Table(TypedDict, total=False):
     asks: str
     """Module and name of the function that answers."""
     given: Mapping[str, object]
-    """What that one is given besides."""
+    """Further arguments for that function."""
     columns: Mapping[str, str]
     lines: Mapping[str, str]
     """The same for one row alone."""
     nothing: str
-    """What is said where there are no rows."""
+    """The words if there are no rows."""
     leaves_out_storms: bool
     fails: bool
     """Whether rows are a failure."""

@@ -50,7 +50,7 @@ VERSION_TABLE: Final = "ft_schema"
 TASKS_VERSION: Final = 11
 """Of the table `tasks`; version 10, which has no `failure_reason`, is brought up to date."""
 BUSY_SECONDS: Final = 30.0
-"""How long a command waits for another process that has locked the database and writes nothing."""
+"""How long a command waits for another process that holds the lock and writes nothing."""
 _ADVISORY_LOCK: Final = 7_162_540_118_223_091
 """The number of our lock in PostgreSQL; any number that no other program is likely to use."""
 _UNFIT: Final = (ArithmeticError, TypeError, ValueError, struct.error)
@@ -67,7 +67,8 @@ _NO_CODE: Final = re.compile(
 _CODE: Final = re.compile(
     r"\b(AS|VIRTUAL|LIKE|GLOB|MATCH|REGEXP)\b|\bINDEX\b[^(]*\([^)]*\(", re.IGNORECASE
 )
-"""What makes a view, a generated column, a virtual table or an index of something it runs."""
+"""Finds what would run code: a view, a generated column, a virtual table, an index of an
+expression."""
 _CODE_IN_OURS: Final = re.compile(
     rf"{_CODE.pattern}|\b(CHECK|DEFAULT|WHERE)\b", re.IGNORECASE
 )
@@ -76,13 +77,13 @@ _CODE_IN_OURS: Final = re.compile(
 
 _ADVICE: Final = {
     "database is locked": "another process has locked it; try again when it has ended",
-    "readonly": "it can't be written; give a path that can be, by --history",
-    "read-only": "it can't be written; give a path that can be, by --history",
-    "unable to open": "it can't be opened; give a path that can be, by --history",
+    "readonly": "it can't be written; give a path that can be, with --history",
+    "read-only": "it can't be written; give a path that can be, with --history",
+    "unable to open": "it can't be opened; give a path that can be, with --history",
     "disk is full": "the disk is full; make room and add the report again",
     "disk i/o": "the disk can't be written; make room and add the report again",
-    "not a database": "it is no SQLite database; give another path by --history",
-    "malformed": "the database is damaged; restore it, or give another path by --history",
+    "not a database": "it is no SQLite database; give another path with --history",
+    "malformed": "the database is damaged; restore it, or give another path with --history",
 }
 """What to do about an error of SQLite, by what its words have."""
 
@@ -94,7 +95,7 @@ def open_history(
     create: bool = True,
     wait_seconds: float = BUSY_SECONDS,
 ) -> History:
-    """Open the history, and bring it up to date if an older version has made it.
+    """Open the history, and bring it up to date if an older version made it.
 
     Args:
         url: a URL of SQLAlchemy or the path of an SQLite database; by default what the environment
@@ -146,7 +147,7 @@ def find_url(
         ):
             raise HistoryError(  # a checkout can bring one that leads anywhere
                 f"{given}: it is a symbolic link, or its folder is; remove the link, or name the "
-                "database that is meant by --history"
+                "database that is meant with --history"
             )
     if "\0" in given:
         raise HistoryError(
@@ -239,15 +240,14 @@ class History:
         self.close()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self.engine.dispose()
 
     def add(self, report: FailureReport, *, source: str = "report") -> bool:
-        """Take a run in, in one transaction; tell whether that changed anything.
+        """Add a run in one transaction; tell whether that changed anything.
 
-        A run that is there already is replaced only by a more complete report of it, as when
-        `failure-taxonomy finalize` has completed one. What its causes have proofs of stays known in
-        any case.
+        Only a more complete report replaces a run that is already there, for example one that
+        `failure-taxonomy finalize` has completed. Proofs of its causes are recorded in any case.
 
         Args:
             report: without secrets.
@@ -261,11 +261,10 @@ class History:
 
     @contextmanager
     def adding(self) -> Iterator[Callable[[FailureReport, str], bool]]:
-        """Begin a transaction that takes in any number of runs; yield what takes in one, as `add`.
+        """Begin a transaction for any number of runs; yield the function that adds one, as `add`.
 
-        A run that can't be taken in raises `HistoryError` and is left out; those before and after
-        it come in. What is wrong with the database itself ends the transaction, and nothing of it
-        comes in.
+        A run that can't be added raises `HistoryError` and is skipped; the runs before and after it
+        are added. An error of the database itself ends the transaction, and adds nothing.
         """
         with self.writing() as connection:
 
@@ -288,7 +287,7 @@ class History:
                     one.rollback()
                     said = " ".join(str(getattr(error, "orig", error)).split())
                     raise HistoryError(
-                        f"run {report.run.id}: it can't be taken in: {safe_text(said, 300)}"
+                        f"run {report.run.id}: it can't be added: {safe_text(said, 300)}"
                     ) from None
                 one.commit()
                 return is_new
@@ -296,7 +295,7 @@ class History:
             yield add
 
     def shrink(self) -> None:
-        """Give what an SQLite database doesn't need any more back to the disk."""
+        """Give the space that an SQLite database no longer needs back to the disk."""
         with self._worded(), self.engine.connect() as connection:
             connection.exec_driver_sql(
                 "COMMIT"
@@ -386,12 +385,12 @@ def _make_folder(path: Path) -> None:
             ) from None
     except OSError as error:
         raise HistoryError(
-            f"{folder}: the folder can't be made: {error.strerror}; give a path by --history"
+            f"{folder}: the folder can't be made: {error.strerror}; give a path with --history"
         ) from None
 
 
 def _look_at_file(path: Path, url: URL) -> None:
-    """Raise HistoryError if a file is no database of ours, before SQLite itself writes anything."""
+    """Raise HistoryError if a file is not our database, before SQLite itself writes anything."""
     if not path.is_file():
         raise HistoryError(
             f"{path}: it is not a file; give the name of an SQLite database"
@@ -429,7 +428,7 @@ def _look_at_file(path: Path, url: URL) -> None:
 
 
 def _create(path: Path) -> None:
-    """Make a database beside its path and link it there whole, unless another process was quicker.
+    """Make a database beside its path, and link it there when complete, unless it exists by then.
 
     A process that is killed leaves no empty file and no journal. Where there are no hard links, the
     tables are made in place.
@@ -522,7 +521,7 @@ def _is_current(connection: Connection, url: URL) -> bool:
 
 
 def _refuse_code(connection: Connection, shown: str) -> None:
-    """Refuse an SQLite database that would run what its author has written, whenever it is used."""
+    """Refuse an SQLite database that would run its author's code whenever it is used."""
     schema = connection.exec_driver_sql(
         "SELECT type, name, tbl_name, sql FROM sqlite_master"
     )

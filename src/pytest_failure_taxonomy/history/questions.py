@@ -702,7 +702,7 @@ def _sets_of_runs(
 def _in_common(
     connection: Connection, window: Any, renames: Renames, tests: Sequence[int]
 ) -> str | None:
-    """Return what most of some tests have failed of: a failure, else its words or its exception.
+    """Return why most of some tests failed: a failure, else its words or its exception.
 
     Where each test connects by itself, it has a failure of its own, and the others' words.
     """
@@ -878,7 +878,7 @@ def states_of(history: History, report: FailureReport) -> dict[str, GroupHistory
 
 
 def proofs_of(history: History, report: FailureReport) -> dict[str, Proof]:
-    """Return what is known to be proven of causes, by their keys and fingerprints."""
+    """Return the known proofs of causes, by their keys and fingerprints."""
     names = [cause.key for cause in report.causes]
     names += [group.fingerprint for group in report.groups]
     of_project = select(PROJECT.id).where(PROJECT.name == project_of(report))
@@ -938,7 +938,7 @@ def find_since(
             fingerprint,
             none="no failure of that fingerprint is known; "
             "`failure-taxonomy history top` lists those that are",
-            several="several begin so",
+            several="several fingerprints begin like this",
             right="give more of it, or --project",
         )
         return _since(connection, cause, branch)
@@ -983,7 +983,7 @@ def find_since_of_test(
             nodeid,
             none="no failure of such a test is known, and no pass; `failure-taxonomy history list "
             "--nodeid 'PATTERN'` lists the runs in which tests failed",
-            several="several tests are called so",
+            several="several tests have this name",
             right="give the whole node id, or --project",
         )
         tests = renames.all_of([test.id])

@@ -56,7 +56,7 @@ class Rate:
     verifier: int
     ambiguous: int
     unknown: int
-    """Failures of which nobody has asked whom they are charged to."""
+    """Failures for which it was not asked whom they are charged to."""
     rate: float
     low: float | None
     """The exact 95 % bounds of the rate; `None` without scipy."""
@@ -76,7 +76,7 @@ class Explained:
     first: str
     second: str
     charged_to: str | None
-    """Whose failures are counted in another way; `None` for nobody's, `all` for all but the
+    """Whose failures are counted in another way; `None` for none, `all` for all but the
     subject's."""
     counted: str
     """As `failed`, which they have; `left out` with their trials; as if they had `passed`; or as if
@@ -207,7 +207,7 @@ def compare_systems(
         if name not in systems:
             known = [safe_text(each, _MAX_NAME) for each in sorted(systems)]
             raise HistoryError(
-                f"{safe_text(name)}: no trial is of such a system; there are: "
+                f"{safe_text(name)}: this system has no trial; systems with trials: "
                 f"{listed(known, _MAX_NAMES) or 'none'}"
             )
     tasks = sorted(systems[first].keys() & systems[second].keys())
@@ -294,7 +294,7 @@ def _figures(
     *,
     is_decided: bool,
 ) -> _Figures:
-    """Return what an answer says of one way to count.
+    """Return the fields of an answer for one way to count.
 
     Args:
         case: the way.

@@ -1,4 +1,4 @@
-"""Record a run at its end: ask the history in a process of its own, which may take a short time.
+"""Record a run at its end, and ask the history about it, in a process with a short time limit.
 
 The database, its library and a server can be slow, hang or fail; the run they are asked for goes on
 without an answer. The side that asks imports nothing but the standard library.
@@ -54,7 +54,7 @@ class HistoryPlugin:
         report: FailureReport,
         is_final: bool,  # noqa: FBT001 - pluggy gives it by name
     ) -> Amendment | None:
-        """Return what the history says; where it gave no answer, it isn't asked again."""
+        """Return what the history says; if it gave no answer, it isn't asked again."""
         if self._problem is not None:
             return self._problem
         if is_final and not self._adds:

@@ -21,9 +21,9 @@ from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import enumerated
 
 MAX_CHANCE: Final = 0.05
-"""How likely it may be that chance alone makes what is told."""
+"""How likely it may be that a signal is due to chance alone."""
 FEWEST_FAILURES: Final = 3
-"""From how many failures on something can be said of what they have in common."""
+"""How many failures it takes to say what they have in common."""
 _LONG_SECONDS: Final = 1.0
 """Below it, a failing test takes longer because pytest compares what was asserted."""
 _SLOW: Final = 1.5
@@ -104,7 +104,7 @@ def _log_ways(all_: int, some: int) -> float:
 
 
 def suspicions_of(seen: Sequence[Seen]) -> list[Suspicion]:
-    """Return what may make a test fail, what speaks most for itself first.
+    """Return what may make a test fail, the strongest signal first.
 
     Args:
         seen: the runs in which it passed or failed, in the order of their times.
@@ -135,7 +135,7 @@ def suspicions_of(seen: Sequence[Seen]) -> list[Suspicion]:
 def _by_what_is_raised(
     seen: Sequence[Seen], is_new: Sequence[bool]
 ) -> Iterator[Suspicion]:
-    """Yield what is to be said of the family of exceptions that most failures are of."""
+    """Yield a signal about the family of exceptions that most failures belong to."""
     families = Counter(
         _family_of(run.raised)
         for run, new in zip(seen, is_new, strict=True)
@@ -177,7 +177,7 @@ def _family_of(raised: str) -> str:
 
 
 def _by_runs(seen: Sequence[Seen], is_new: Sequence[bool]) -> Iterator[Suspicion]:
-    """Yield what is to be said of all that the runs in which a test failed may have in common.
+    """Yield a signal for everything that the runs in which a test failed may have in common.
 
     Sets of runs are whole numbers with one bit a run.
     """

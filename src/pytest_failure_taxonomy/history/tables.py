@@ -298,7 +298,7 @@ _MAX_PROJECT: Final = 500
 MAX_INSTALLED: Final = 100_000
 """Characters of a list of what is installed."""
 _MAX_TEST: Final = 100_000_000
-"""A greater id in a roster is none that this program has written."""
+"""This program has written no greater id into a roster."""
 AT_ONCE: Final = 500
 """Values that one query looks for."""
 

@@ -1,1 +1,1 @@
-"""What pytest's hooks see becomes facts; and one run, from its start to its report."""
+"""Turn what pytest's hooks see into facts, and follow one run from its start to its report."""

@@ -36,13 +36,13 @@ class FailureTaxonomy:
     ) -> None:
         """Record why this test fails, if it does fail.
 
-        The last call counts. A test that passes is not changed by it.
+        The last call counts. It does not change a test that passes.
 
         Args:
             reason: one of the 15.
             kind: refines the reason: lower-case words joined by dots, such as
                 `sandbox.browser`.
-            detail: anything else there is to say.
+            detail: anything else to say about it.
 
         Raises:
             ValueError: if there is no such reason, if `kind` has another form, or if it

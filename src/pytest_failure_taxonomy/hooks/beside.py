@@ -1,4 +1,4 @@
-"""Read what stands beside an exception: what a program has printed before it failed.
+"""Find what a program printed before it failed, beside an exception.
 
 An exception says that a program ended with status 128. Why it did so, the program has
 said itself: in the exception's `stderr` or `output`, or in what pytest has captured of

@@ -1,4 +1,4 @@
-"""See the comparison that failed, of which pytest asks its plugins for words."""
+"""See the comparison that failed, when pytest asks its plugins to explain it."""
 
 from __future__ import annotations
 

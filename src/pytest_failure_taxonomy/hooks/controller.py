@@ -114,7 +114,7 @@ class TracesOfWorkers(Protocol):
         """Open the files of a worker."""
 
     def read(self, worker: str, end: evidence.ProcessExit) -> evidence.Traces | None:
-        """Return what a worker has left, once."""
+        """Return what a dead worker left; once only."""
 
 
 class ControllerRecorder:
@@ -328,7 +328,7 @@ class ControllerRecorder:
         return tuple(worker.end() for worker in workers)
 
     def _state_of(self, worker: str) -> WorkerState:
-        """Return what a worker has recorded of itself, as far as it can be read."""
+        """Return what a worker recorded about itself, as far as it can be read."""
         with suppress(OSError), self._record.opened() as folder:
             return read_worker(folder, worker)
         return WorkerState()

@@ -1,4 +1,4 @@
-"""How each test of a run has ended, where the history or known failures ask for it."""
+"""Record how each test of a run ended, if the history or known failures need it."""
 
 from __future__ import annotations
 

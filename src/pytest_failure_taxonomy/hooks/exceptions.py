@@ -52,7 +52,7 @@ MAX_MESSAGE: Final = 8_000
 MAX_LINKS: Final = 8
 """Exceptions that are read of one chain."""
 _MAX_FACT: Final = 1_000
-"""Characters of a fact; a longer text is none."""
+"""Characters of a fact; a longer text is skipped."""
 _MAX_LINKED_MESSAGE: Final = 2_000
 """Characters kept of the message of an exception in a chain."""
 _MAX_PART: Final = 200
@@ -214,7 +214,7 @@ def _facts_of(
     message: str,
     origins: origin.OriginFinder,
 ) -> dict[str, str]:
-    """Return what the fields of an exception and its frames say besides its message.
+    """Return facts from the fields of an exception and its frames, besides its message.
 
     Args:
         error: has been raised.
@@ -266,7 +266,7 @@ def _facts_of_fields(holder: object, bases: Iterable[str]) -> dict[str, str]:
 
 
 def _line_printed(error: object, bases: Iterable[str]) -> str:
-    """Return what an exception itself holds of a program's output, if it is a program's."""
+    """Return the output of a program that an exception holds, if it is about a program."""
     tables = map(packaged_table("facts")["output"].get, bases)
     for path in " ".join(filter(None, tables)).split():
         if line := program_words.telling_line(_stored(error, path), or_last=True):
@@ -292,7 +292,7 @@ def _caller_at(
 def _chain_of(
     error: BaseException, shown: object, origins: origin.OriginFinder
 ) -> tuple[evidence.LinkedException, ...]:
-    """Return what an exception was raised from, or while it was handled, the nearest first.
+    """Return the exceptions behind an exception, the nearest first.
 
     Args:
         error: has been raised.
@@ -412,7 +412,7 @@ def _facts_of_run(
     facts: dict[str, str],
     origins: origin.OriginFinder,
 ) -> dict[str, str]:
-    """Return what an exception has to do with what else ran: earlier tests, other workers."""
+    """Return how an exception is related to what else ran: earlier tests, other workers."""
     if origins.ledger is not None and not _OF_SYSTEM.isdisjoint(bases):
         return origins.ledger.facts_of(error, message, facts)
     if "builtins.ResourceWarning" in bases:
@@ -462,7 +462,7 @@ def _old_setup_of(holder: object) -> dict[str, str]:
 
 
 def _stored(holder: Any, path: str) -> Any:
-    """Return what is at the end of a path, `None` where it leads nowhere."""
+    """Return the value at the end of a path, `None` if it leads nowhere."""
     for step in filter(None, path.split(".")):
         kind = type(holder)
         if step.isdecimal():

@@ -1,4 +1,4 @@
-"""What happened in a run besides tests that passed, in memory and in the record on disk.
+"""Collect what happened in a run besides passed tests, in memory and in the record on disk.
 
 pytest passes the report of a failed test and the exception behind it to two hooks.
 `ExceptionMemory` describes the exception and keeps that until the report comes by; `EventLog` keeps

@@ -36,9 +36,7 @@ _WARNING: Final = (
     "but its failure report may be incomplete"
 )
 
-_FOREIGN: Final = (
-    "{where} failed: {error}. What it would have said is missing from the report"
-)
+_FOREIGN: Final = "{where} failed: {error}. What it adds is missing from the report"
 
 
 class FailureTaxonomyWarning(pytest.PytestWarning):

@@ -1,4 +1,4 @@
-"""Which process of the same run holds what a test could not have: an address, or a locked file.
+"""Find which process of the same run holds the address or the locked file that a test needs.
 
 Imported when a test fails of that, on Linux alone. Other processes are asked for
 nothing: `/proc` says who listens, who has a lock, and what each process has open.
@@ -44,7 +44,7 @@ class Family:
         """
         self._deadline = time.monotonic() + MAX_SECONDS
         own = os.getpid()
-        self._names: dict[int, str] = {own: "this process holds it still"}
+        self._names: dict[int, str] = {own: "this process still holds it"}
         if record is not None:
             for process_id, worker in _workers(record):
                 words = f"another worker of this run holds it ({worker})"
@@ -55,7 +55,7 @@ class Family:
                 self._names.setdefault(child, words)
 
     def holder_of_port(self, port: int) -> str:
-        """Return in words who listens at a port; empty for a stranger or nobody."""
+        """Return in words which process of the run listens at a port; empty if none does."""
         sockets = {f"socket:[{inode}]" for inode in _listening_at(port)}
         if not sockets:
             # It is bound and does not listen, which no table shows.

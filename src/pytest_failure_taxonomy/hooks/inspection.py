@@ -89,7 +89,7 @@ def names_of_bases(kind: type) -> tuple[str, ...]:
 
 
 def cause_or_context_of(error: BaseException) -> tuple[BaseException | None, bool]:
-    """Return what an exception was raised from, or while it was handled, and whether `from` it."""
+    """Return the exception behind an exception, and whether it was raised `from` that."""
     cause = direct_cause_of(error)
     if cause is None and not _IS_CONTEXT_SUPPRESSED(error):
         return _CONTEXT(error), False
@@ -166,7 +166,7 @@ def is_of_fixture_lookup(error: BaseException) -> bool:
 
 
 def text_of(error: BaseException, formatted: str = "") -> str:
-    """Return what `str()` of an exception would say.
+    """Return what `str()` of an exception returns.
 
     Where that could run code of the user's, it is taken from what pytest has formatted.
     Where nothing was formatted, because pytest could not start, Python formats it as

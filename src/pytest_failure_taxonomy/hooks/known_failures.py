@@ -1,4 +1,4 @@
-"""Whether failures that are known fail a run, and what is said of it."""
+"""Decide whether known failures fail a run, and word the lines about them."""
 
 from __future__ import annotations
 
@@ -75,6 +75,6 @@ def describe_known(known: KnownFailures, report: FailureReport) -> list[Line]:
         words = f"not known by {known.by}: {count} of them: {names}{more}"
         lines.append(notice(words))
     elif known.failures and known.others:
-        words = f"known by {known.by} and not accepted, because {known.others}"
+        words = f"known by {known.by} but not accepted, because {known.others}"
         lines.append(notice(f"all failures are {words}"))
     return lines

@@ -1,4 +1,4 @@
-"""What tests have done to the process that runs them, for the failures that come of it.
+"""Record what tests did to the process that runs them, to explain later failures.
 
 Three things are looked at. The working folder, after each test: that is one system call
 of 0.6 µs, and an audit hook, say, would cost more for every file that is opened. A
@@ -74,7 +74,7 @@ class Ledger:
     def facts_of(
         self, error: BaseException, message: str, facts: dict[str, str]
     ) -> dict[str, str]:
-        """Return what a failure by an error of the system has to do with the rest of the run.
+        """Return how a failure by a system error is related to the rest of the run.
 
         Args:
             error: has been raised.

@@ -422,7 +422,7 @@ class Run:
     def _final_report(
         self, run: evidence.RunEvidence, context: evidence.RunContext
     ) -> FailureReport:
-        """Build the report; without what is said of failures if it can't be built with that."""
+        """Build the report; without the attributions if it can't be built with them."""
         try:
             return self._build(self._attributed(run), context, "full")
         except OSError:

@@ -1,4 +1,4 @@
-"""Name two distributions that don't fit each other: one asks the other for what it hasn't got.
+"""Name two distributions that don't fit each other: one asks the other for what that lacks.
 
 A line of an installed distribution asks: it imports a name, reads an attribute, calls a
 function. It is the innermost line of the traceback, that of the import system apart.

@@ -37,7 +37,7 @@ class NeighbourSpecs:
         report: FailureReport,
         is_final: bool,  # noqa: FBT001 - pluggy gives it by name
     ) -> Amendment | None:
-        """Say what else is known of failures, which the core judges.
+        """Add what else is known about failures; the core judges it.
 
         `is_final` is false where the run's exit code is not decided yet, so that nothing may be
         recorded.

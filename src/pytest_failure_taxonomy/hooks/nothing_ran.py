@@ -1,4 +1,4 @@
-"""Say why a session that pytest ended with status 5 has run no test.
+"""Say why a session ran no test (pytest's status 5).
 
 pytest says it in a warning, or not at all: a class has an `__init__`, no file has the name of one
 with tests, `-k` in a configuration file selects none. Nothing is collected again to find out.
@@ -25,7 +25,7 @@ _UNCOLLECTED: Final = (
     r"^cannot collect (?:test class )?'(.{1,200}?)' because it "
     r"(has a __\w{1,20}__|is not a function).*"
 )
-"""How pytest warns of what has the name of a test and is none."""
+"""How pytest warns of an object that has the name of a test and is not a test."""
 _EMPTY_TESTPATHS: Final = "No files were found in testpaths"
 
 _Options = Mapping[str, tuple[str, ...]]

@@ -304,7 +304,7 @@ class OriginFinder:
         return self.file(frame.f_code.co_filename, frame.f_globals)
 
     def file(self, name: str, module: dict[str, object]) -> FileFound:
-        """Return what is known of a file: of the frame that it is asked for first, if several."""
+        """Return what is known about a file, by the frame that asks for it first."""
         known = self._files.get(name)
         if known is None:
             known = self._files[name] = self._look_at(name, module)

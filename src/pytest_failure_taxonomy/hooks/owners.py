@@ -1,4 +1,4 @@
-"""Describe the frame that raised, and tell whose code it is: of which installed distribution, too.
+"""Describe the frame that raised an exception: whose code it is, and of which distribution.
 
 `origin` finds that frame. Every file is looked at once.
 
@@ -517,7 +517,7 @@ def _project(root: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=10)
 def _asked_for(root: str) -> dict[str, str]:
-    """Return what the project asks for, then what installed distributions do, by normal names."""
+    """Return the requirements of the project, then of installed distributions, by normal names."""
     texts: list[str] = []
     for folder in (f"{root}/", f"{root}/requirements/"):
         with suppress(OSError):

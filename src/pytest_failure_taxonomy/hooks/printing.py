@@ -1,4 +1,4 @@
-"""What a run shows at its end: lines after the last of pytest, by its own writer; and files.
+"""Print lines after pytest's last one, by pytest's own writer, and write the other files.
 
 Links (OSC 8) lead to the report and the line that failed. A terminal that does not know them may
 print their text, and nothing can ask it. So only those get them that say by an environment variable
@@ -164,7 +164,7 @@ def knows_hyperlinks(environ: Mapping[str, str]) -> bool:
 def link_targets(
     report: FailureReport, paths: ShownPaths, path: Path, shown: str
 ) -> dict[str, str]:
-    """Return what is to be a link, and where each leads: the report and the places of failures.
+    """Return the texts that become links, and their targets: the report and the places of failures.
 
     Args:
         report: of the run.

@@ -1,4 +1,4 @@
-"""Where a run is: its tests and their results, and what pytest is at when it runs no test.
+"""Record a run's progress: its tests and results, and what pytest does between tests.
 
 The numbers of the tests are in the arrays of the run's record, so that they are on disk
 as soon as they change. A test that passes takes no memory: each selected test has nine

@@ -1,4 +1,4 @@
-"""Prove at the end of a run why its tests failed, where that was asked: by our own command."""
+"""Prove at the end of a run why its tests failed, if asked: start `failure-taxonomy prove`."""
 
 from __future__ import annotations
 

@@ -79,9 +79,7 @@ class ReportFile:
                 if not is_free:
                     why = f"another run writes to {self.path.name}"
                 elif self.path == self._settings.report_before:
-                    why = (
-                        f"{self.path.name} is of an earlier pytest of the same command"
-                    )
+                    why = f"{self.path.name} belongs to an earlier pytest of the same command"
             except PermissionError:
                 if not os.path.lexists(self._lock.path):
                     raise
@@ -139,7 +137,7 @@ class ReportFile:
         self.moved = why
 
     def watch(self) -> str | None:
-        """Start the watcher; return why there is none that was wanted to complete the report."""
+        """Start the watcher; return why there is none, if one was wanted to complete the report."""
         settings = self._settings
         record = self.record
         with suppress(OSError):  # the disk is nearly full, and the record matters more
@@ -225,7 +223,7 @@ class ReportFile:
         return self.is_watched and self._watch.is_lost()
 
     def read_observed(self) -> Observed | None:
-        """Return what the watcher has seen of the run; `None` if that is nothing.
+        """Return what the watcher has seen of the run; `None` if it has seen nothing.
 
         To be called once the session has ended: the watcher does not rewrite the report
         from here on.

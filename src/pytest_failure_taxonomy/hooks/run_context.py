@@ -1,4 +1,4 @@
-"""Which run it is: what is read at its start, and what only its end gives."""
+"""The context of a run: what is read at its start, and what only its end gives."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def start_context(
 
 
 def _surroundings(config: pytest.Config, args: Sequence[str]) -> evidence.Surroundings:
-    """Return what a command that repeats a failure has to know of this one."""
+    """Return what a command that repeats a failure has to know about this run."""
     rootdir, folder = config.rootpath, config.invocation_params.dir
     has_cache = config.pluginmanager.has_plugin("cacheprovider")
     return evidence.Surroundings(

@@ -536,7 +536,7 @@ class SessionRecorder:
 def snapshot_of(
     progress: Progress, log: EventLog, *, lost: int = 0, **known: Any
 ) -> Snapshot:
-    """Return what the record of this process holds, from memory.
+    """Return the content of this process's record, from memory.
 
     Args:
         progress: has the numbers.

@@ -193,7 +193,7 @@ class _Reader:
             return None
 
     def given(self, name: str, wanted: str | None = None) -> Given:
-        """Return what is given of an option; of its ini value if the supervisor wants nothing."""
+        """Return the value of an option, else what the supervisor wants, else its ini value."""
         option = OPTIONS[name]
         found = given(self.config, option.dest, self.ini(name))
         if wanted and getattr(self.options, option.dest) is None:
@@ -223,7 +223,7 @@ class _Reader:
         return None
 
     def choice(self, name: str, wanted: str | None = None) -> str | None:
-        """Return what was chosen of a few words; `None` for nothing."""
+        """Return the chosen word; `None` if none was chosen."""
         found = self.given(name, wanted)
         if found.value is None or found.value in OPTIONS[name].choices:
             return found.value  # type: ignore[no-any-return]  # pytest's namespace has no types

@@ -1,4 +1,4 @@
-"""Show a run that has ended: other formats of its report, the verdict, and what else is to say."""
+"""Show a run that has ended: write other formats of its report, print the verdict and notes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pytest_failure_taxonomy.text import ShownPaths, safe_text
 
 @value
 class EndedRun:
-    """A run whose report is written, with what is shown besides."""
+    """A run whose report is written, with what else to show."""
 
     run: RunEvidence
     report: FailureReport
@@ -122,7 +122,7 @@ def _describe_problems(amendments: Sequence[Amendment], path: str) -> Iterator[s
 
 
 def _remarks(run: RunEvidence, file: ReportFile) -> Iterator[str]:
-    """Yield what else is to be said of a run."""
+    """Yield further notes about a run."""
     if file.remains is not None:
         yield file.remains
     if not run.failures:  # else it stands beside the counts

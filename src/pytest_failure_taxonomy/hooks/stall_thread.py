@@ -1,4 +1,4 @@
-"""What a pytest sees of stalls itself: threads that keep it from ending, and what is stalled.
+"""Find stalls from inside pytest: threads that keep it from ending, and what makes no progress.
 
 Where no other process can look at it from outside (macOS and Windows) a thread looks
 from inside. It needs the GIL, so it can't see that Python is frozen, and since Python

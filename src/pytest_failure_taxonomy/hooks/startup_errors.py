@@ -219,7 +219,7 @@ def _short_traceback(error: BaseException) -> tuple[str | None, str]:
 
 
 def words_of_usage_error(error: BaseException, config: pytest.Config) -> str:
-    """Return what pytest refuses, with the place where it stands after the first line.
+    """Return what pytest refuses, with its place after the first line.
 
     Args:
         error: a `UsageError`; it has one argument for each thing that is wrong.

@@ -1,4 +1,4 @@
-"""Find what around a line explains its failure: another file of a module's name, the locale.
+"""Find facts around a failing line that explain it: a file that shadows a module, the locale.
 
 Nothing of the user's runs: see `inspection`.
 """

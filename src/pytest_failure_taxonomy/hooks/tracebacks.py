@@ -1,4 +1,4 @@
-"""What an entry of a traceback is of: its file, its function, its module."""
+"""Tell which file, function and module an entry of a traceback belongs to."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class WorkerRecorder:
 
     @guarded_hook(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Record which test runs here; the controller is told later, or never."""
+        """Record which test runs here; the controller learns it later, or never."""
         self.record.numbers.counters[STARTED] += 1
         self._exceptions.ledger.running = nodeid
         self.record.set_current(self._shown.get(nodeid, nodeid))

@@ -24,7 +24,7 @@ _CAUSE: Final = re.compile(r" +(?P<count>[\d,]+) x (?P<what>\S.*)$")
 _FIX: Final = "fix: "
 _REPORT: Final = re.compile(r"report: \S.*\.json(?: .*)?$")
 _HELPS: Final = "a retry may help"
-_HELPS_NOT: Final = "a retry won't help"
+_HELPS_NOT: Final = re.compile(r"a retry (?:won't help|can't fix)")
 _MAX_LINES: Final = 12
 """Lines of the section, from its headline to the path of the report."""
 _REASONS: Final = frozenset(reason.value for reason in FailureReason)
@@ -84,7 +84,7 @@ def _section(
             causes.append(cause["what"])
         elif text.startswith(_FIX):
             fix = text.removeprefix(_FIX)
-        elif _HELPS_NOT in text:
+        elif _HELPS_NOT.search(text):
             retryable = False
         elif _HELPS in text:
             retryable = True
@@ -101,7 +101,7 @@ def _section(
 
 
 def apply_section(judgement: Judgement, section: ClosingSection) -> Judgement:
-    """Return what was judged of a log, corrected by what the live run has said itself."""
+    """Return the judgement of a log, corrected by what the live run itself said."""
     verdict = judgement.verdict
     if verdict is None:
         return judgement

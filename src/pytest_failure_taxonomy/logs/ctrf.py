@@ -132,7 +132,7 @@ def _seconds(holder: ForeignObject, name: str) -> float | None:
 
 
 def _identity(entry: ForeignObject) -> str:
-    """Return what tells a test from all others, its name first."""
+    """Return what identifies a test, its name first."""
     fields = {name: entry.field(name) for name in _DISTINCTIVE if name in entry}
     words = json.dumps(fields, sort_keys=True)
     return f"{_nodeid(entry)}\n{words}"

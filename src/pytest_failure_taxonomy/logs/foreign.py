@@ -1,4 +1,4 @@
-"""Make a report of what another program's file says of a run.
+"""Make a report from another program's file about a run.
 
 Each reader, such as `junit.py`, turns its file into evidence, and the judge of our own
 runs decides what that means. None of these files knows what a process died of, so such a
@@ -416,7 +416,7 @@ def exit_code_of(
 
 
 def refuse_duplicates(names: Iterable[str], path: Path) -> None:
-    """Refuse a file that names a test twice: nobody can tell its two runs apart.
+    """Refuse a file that names a test twice, because its two runs can't be told apart.
 
     Raises:
         ReportError: there is such a test.

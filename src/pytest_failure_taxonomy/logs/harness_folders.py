@@ -47,7 +47,7 @@ _SCORES: Final[Mapping[str, bool]] = {
 """What Inspect's scorers say in words: partial credit is no success."""
 _MAX_TEXT: Final = 200
 _MAX_NUMBER: Final = 1e15
-"""What is kept of a harness's own fields: a task's instruction is none of them."""
+"""The harness's own fields that are recorded; a task's instruction is not among them."""
 _DAMAGES: Final = (
     BadZipFile,
     zlib.error,

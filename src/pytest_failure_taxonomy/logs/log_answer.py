@@ -1,4 +1,4 @@
-"""Classify a log: what it says becomes evidence, and the one judge decides."""
+"""Classify a log: turn it into evidence, and let the judge decide."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def _is_red(run: ev.RunEvidence) -> bool:
 
 
 def _counts_failures(out: PytestOutput, tail: Tail) -> bool:
-    """Tell whether the last line of pytest counts tests that failed, and nobody let them pass."""
+    """Tell whether pytest's last line counts failed tests that were not accepted as known."""
     counts = evidence_of_output(out, None, Stage.FINAL_TEST).counts
     is_let_pass = any(ALL_KNOWN in line.text for line in tail.lines)
     return bool(counts.failed or counts.errors) and not is_let_pass

@@ -312,7 +312,7 @@ class PytestOutput:
 
     @property
     def ends_in_own_traceback(self) -> bool:
-        """Whether the text ends within a traceback of pytest that nobody has caught."""
+        """Whether the text ends within an uncaught traceback of pytest."""
         return self._in_traceback and self._is_of_pytest
 
     def feed(self, line: OutputLine) -> None:

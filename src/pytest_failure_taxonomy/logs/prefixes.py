@@ -1,4 +1,4 @@
-"""Take off what a program has put before each line of another one's output."""
+"""Remove what a program puts before each line of another program's output."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ class _Traceback:
 
     @property
     def own(self) -> tuple[PrintedFrame, Code] | None:
-        """The innermost frame of the user's; a hook that only passes an exception on is none."""
+        """The user's innermost frame, without hooks that only pass an exception on."""
         passed_on = False
         for frame, code in self._reversed():
             if code.is_own and not passed_on:
@@ -481,7 +481,7 @@ def describe_words(message: str) -> ev.RaisedException | None:
 def _links_of(
     others: Sequence[PrintedException], around: Surroundings, *, places: bool
 ) -> tuple[ev.LinkedException, ...]:
-    """Return what is behind an exception; of what is behind a warning, its place, too."""
+    """Return the exceptions behind an exception; for those behind a warning, the place, too."""
     links = []
     for printed in others:
         name, words = type_and_words(printed.message, printed.located_type)

@@ -149,7 +149,7 @@ def _tally() -> LinePattern:
 
 @cache
 def _over() -> re.Pattern[str]:
-    """Return what shows that something was got over; the group is how its cause begins."""
+    """Return patterns that show that a problem was overcome; the group is how its cause begins."""
     sorts = packaged_table("tools")["over"].items()
     return re.compile("|".join(f"(?P<{sort}>{'|'.join(said)})" for sort, said in sorts))
 

@@ -72,7 +72,7 @@ class Trial:
     name: str
     """What the harness calls this trial among those of the task and the system."""
     path: Path
-    """The file or the folder that tells of it."""
+    """The file or the folder of the trial."""
     passed: bool | None
     """What the harness says; `None` where it came to no result."""
     identity: str = ""
@@ -190,7 +190,7 @@ def report_of(
 
 
 def _evidence_of_output(trial: Trial) -> ev.RunEvidence:
-    """Return what the output of the tests tells, without what the harness says."""
+    """Return the evidence from the output of the tests, without the harness's."""
     nothing = ev.RunEvidence(
         recorded=False,
         is_pytest=False,
@@ -250,7 +250,7 @@ def _finding_of(trial: Trial, ending: Ending) -> tuple[Finding, Stage]:
 def _joined(
     trial: Trial, seen: ev.RunEvidence, alone: Judgement, endings: Sequence[Ending]
 ) -> ev.RunEvidence:
-    """Return what the output tells together with what the harness has seen."""
+    """Return the evidence from the output together with the harness's."""
     findings: list[Finding] = []
     causes: list[Cause] = []
     stages: list[Stage] = []
@@ -318,7 +318,7 @@ def _failed_tests(trial: Trial) -> list[str]:
 def _differences(
     trial: Trial, seen: ev.RunEvidence, alone: Judgement, report: FailureReport
 ) -> Iterator[Difference]:
-    """Yield what the harness says otherwise than the output of its tests, or than our verdict."""
+    """Yield where the harness disagrees with the output of its tests, or with our verdict."""
     # Without pytest's own words, and without an exit code, an output says nothing of success.
     has_code = seen.exit.code is not None
     tells = seen.output is not None and (seen.is_pytest or has_code)

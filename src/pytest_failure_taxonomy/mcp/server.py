@@ -59,7 +59,7 @@ _SERVERS: Final = {
 """The same class of the SDK by its module, of version 2 and of version 1, and its attribute with
 the server that has a version."""
 _ARGUMENT: Final = re.compile(r"^    (\w+): (.+(?:\n        .+)*)", re.MULTILINE)
-"""An argument in a docstring, and what is said of it."""
+"""An argument in a docstring, and its description."""
 _UNREADABLE: Final = (
     b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": '
     b'"can\'t be read: write one message of JSON-RPC 2.0 a line, in UTF-8"}}\n'
@@ -76,7 +76,7 @@ _MOST_SECONDS: Final = 3_600
 _MOST_TESTS: Final = 50
 _MOST_KEYS: Final = 5
 _MOST_CAUSES: Final = 10
-"""Causes that are told of at once; an answer has room for no more."""
+"""How many causes one answer describes; it has no room for more."""
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -101,7 +101,7 @@ def serve(options: argparse.Namespace) -> int:
 
 
 async def _answer(server: Any) -> None:
-    """Answer what comes over stdin until that ends."""
+    """Answer the messages on stdin until it is closed."""
     server.version = VERSION
     # From here on the SDK keeps stdout to itself.
     messages = _messages(os.dup(sys.stdout.fileno()))
@@ -111,7 +111,7 @@ async def _answer(server: Any) -> None:
 
 
 async def _messages(answers: int) -> AsyncIterator[str]:
-    """Yield the messages on stdin; answer a line that is none, which the SDK would not do.
+    """Yield the messages on stdin; answer a line that is not a message, as the SDK would not.
 
     Args:
         answers: a descriptor of stdout.
@@ -147,7 +147,7 @@ def _find_sdk() -> tuple[str, Any, str]:
 
 
 def _make_tool(sdk: str, function: Callable[..., Any], *, reads: bool) -> Any:
-    """Return a tool that refuses arguments which it doesn't have.
+    """Return a tool that refuses unknown arguments.
 
     Args:
         sdk: the module of the SDK.
@@ -186,12 +186,12 @@ def _make_tool(sdk: str, function: Callable[..., Any], *, reads: bool) -> Any:
 
 
 def _printable(text: str) -> str:
-    """Take secrets out of an answer, and what is no UTF-8."""
+    """Take secrets out of an answer, and escape what UTF-8 can't hold."""
     return Secrets().redact(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _answering(tool: Callable[P, str]) -> Callable[P, str]:
-    """Take secrets out of the answers of a tool, and answer in words where there is nothing."""
+    """Take secrets out of a tool's answers, and turn our errors into answers."""
 
     @wraps(tool)
     def answering(*args: P.args, **given: P.kwargs) -> str:
@@ -205,7 +205,7 @@ def _answering(tool: Callable[P, str]) -> Callable[P, str]:
 
 
 class _Asked:
-    """The tools: each public method is one, and its docstring is what the agent reads of it."""
+    """The tools: each public method is one, and the agent reads its docstring."""
 
     def __init__(self, path: Path, url: str | None) -> None:
         self._path = path
@@ -224,10 +224,10 @@ class _Asked:
 
     @_answering
     def cause(self, which: int | str) -> str:
-        """Say all that is known of one cause of the last run.
+        """Tell everything that is known about one cause of the last run.
 
         Args:
-            which: its number in `why`, its key or fingerprint, or a test's node id or a part of it.
+            which: the cause's number in `why`, its key or fingerprint, or (part of) a node id.
         """
         report = self._report()
         return agent.render_cause(report, self._existing(report, which))
@@ -237,14 +237,14 @@ class _Asked:
         """Say whether a failure was seen before: new, or since when, how often, whether flaky.
 
         Args:
-            which: a cause by its number in `why` or its key; a fingerprint; a test's node id or a
-                part of it, also of a test that didn't fail now. All causes if left out.
+            which: a cause's number in `why` or its key; a fingerprint; or (part of) a test's node
+                id, also of a test that did not fail now. Default: all causes.
         """
         return self._past("known", which, _KNOWN)
 
     @_answering
     def last_good(self, which: int | str | None = None) -> str:
-        """Say at which commit and in which run the tests passed last, and since when they fail.
+        """Say at which commit and in which run the tests last passed, and since when they fail.
 
         Args:
             which: as for `is_it_known`.
@@ -253,10 +253,10 @@ class _Asked:
 
     @_answering
     def reproduce(self, which: int | str | None = None) -> str:
-        """Give the commands that run what failed again.
+        """Give the commands that run the failed tests again.
 
         Args:
-            which: as for `cause`; the first five commands if left out.
+            which: as for `cause`. Default: the first five commands.
         """
         report = self._report()
         if which is None:
@@ -265,10 +265,10 @@ class _Asked:
 
     @_answering
     def flaky(self, test: str | None = None, limit: int = 10) -> str:
-        """List the tests that pass and fail among the latest runs, the most failures first.
+        """List tests that both passed and failed in the latest runs, most failures first.
 
         Args:
-            test: a node id, in which * stands for any text; all if left out.
+            test: a node id, in which * stands for any text. Default: all tests.
             limit: how many tests at most.
         """
         rows, runs = self._flaky(test, max(1, min(limit, _MOST_TESTS)))
@@ -285,10 +285,10 @@ class _Asked:
         """Run tests again to prove what a cause comes from: order, chance, time, environment.
 
         Args:
-            which: the number of the cause in `why`; all if left out.
+            which: the number of the cause in `why`. Default: all causes.
             budget_seconds: how long it may take.
-            yes: run the command that an answer has shown and asked about, or tests that use the
-                network, a database or other processes. Ask the user first.
+            yes: run the command that an earlier answer has shown and asked about, and tests that
+                use the network, a database or other processes. Ask the user first.
         """
         if budget_seconds <= 0:
             return agent.render_section(
@@ -353,7 +353,7 @@ class _Asked:
         )
 
     def _past(self, name: str, which: int | str | None, told: Sequence[str]) -> str:
-        """Return what the history says of causes; without one, what the report says of them."""
+        """Return what the history says about causes; without one, what the report says."""
         report = self._report()
         summary = summarise(report)
         causes = dict(enumerate(summary.causes, 1))
@@ -413,7 +413,7 @@ class _Asked:
         causes: Mapping[int, CauseSummary],
         told: Sequence[str],
     ) -> tuple[dict[int, str], dict[int, list[str]]]:
-        """Return the state of each cause, and what is told of the first ones."""
+        """Return the state of each cause, and details of the first ones."""
         from pytest_failure_taxonomy.history.questions import find_since, states_of
         from pytest_failure_taxonomy.history.tables import project_of
 
@@ -485,7 +485,7 @@ class _Asked:
 
 
 def _number_of(causes: Sequence[CauseSummary], which: int | str) -> int | None:
-    """Return the number of the cause that is called so; `None` if there is none."""
+    """Return the number of the cause with this key or name; `None` if there is none."""
     name = str(which).strip()
     if name.isdecimal() and len(name) < 6 and 1 <= int(name) <= len(causes):
         return int(name)

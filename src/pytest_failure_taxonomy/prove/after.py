@@ -1,4 +1,4 @@
-"""Is it fixed, and are new tests sound: how many passes it takes, and what they exclude."""
+"""Count how many passes show that a test is fixed, or that a new test is sound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What else than its tests may decide how a run ends: the axes, and what is tried along each.
+"""The axes: what may decide how a run ends besides its tests, and what to try along each.
 
 One axis is changed at a time, and all others stay as they are. What can't be tried on a machine
 says why, and is no error.
@@ -42,7 +42,7 @@ _WAYS_BESIDE: Final = {
     False: "the same test at the same time",
     True: "the same test beside it, again and again",
 }
-"""What is said of other processes with the same test, by whether they repeat it."""
+"""The words for other processes with the same test, by whether they repeat it."""
 _BUSY_PER_PROCESSOR: Final = 2
 _BESIDE: Final = 3
 """Processes that run the same test beside it."""

@@ -1,4 +1,4 @@
-"""Was it red before: how tests end at another revision, beside how they end here.
+"""Compare how tests end at another revision with how they end here.
 
 The other revision has a failure, too, if it was seen there with its fingerprint. It is new here if
 runs of both sides are as far apart as a proof takes (`rates.compare`).
@@ -39,7 +39,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.text import first_line
 
 _NO_TIME: Final = "time ran out"
-_TOO_SELDOM: Final = "it fails here, and too seldom to tell"
+_TOO_SELDOM: Final = "it fails here, but too rarely to tell"
 _MOST_TESTS: Final = 5
 """Tests of a cause that are tried until one exists at the other revision."""
 

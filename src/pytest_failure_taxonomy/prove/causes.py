@@ -107,7 +107,7 @@ def prove_causes(
         if leftovers.names or leftovers.older:
             copies = stack.enter_context(Copies(experiments, leftovers))
             if copies.why_not:
-                tell(f"what the run has left can't be told apart: {copies.why_not}")
+                tell(f"it is not known which files the run left: {copies.why_not}")
                 copies = None
         stack.enter_context(experiments)
         report, undecided = _prove_in_turn(
@@ -126,7 +126,7 @@ def prove_causes(
                 f"to go on: {_command_to_go_on(task, path, minutes)}"
             )
     if changed := changed_files(files, _files_besides(path, setup.rootdir)):
-        tell(f"the tests have left in {setup.rootdir}: {listed(changed, _MOST_FILES)}")
+        tell(f"the tests left files in {setup.rootdir}: {listed(changed, _MOST_FILES)}")
     return report, not undecided
 
 
@@ -150,9 +150,9 @@ def _prove_in_turn(
     experiments, tell = search.experiments, task.tell
     experiments.start()
     if why := recorded.why_order_is_unknown(report, experiments):
-        tell(f"the recorded order is not known ({why}): that of now is taken")
+        tell(f"the recorded order is not known ({why}): the current order is used")
     if why := experiments.why_no_forks:
-        tell(f"every experiment takes a process of its own: {why}")
+        tell(f"every experiment needs its own process: {why}")
     if plan := plan_words(experiments):
         tell(plan)
     suspects: dict[tuple[str, ...], None] = {}
@@ -185,7 +185,7 @@ def _command_to_go_on(task: recorded.Task, path: Path, minutes: int) -> str:
 
 
 def plan_words(experiments: Experiments) -> str:
-    """Return what the steps of a cause take, where collecting the tests takes long."""
+    """Return how long the steps of a cause take, if collecting the tests takes long."""
     seconds = experiments.seconds_to_collect
     if seconds < _LONG_TO_COLLECT:
         return ""
@@ -220,7 +220,7 @@ def in_turn(
         tests = listed(cause.nodeids, 1) or "no test"
         task.tell(f"{number}. {cause.count} x {cause.what}: {tests}")
         if not victims_of(task.report, cause):
-            task.tell(f"{_INDENT}no test of its own fails, so there is nothing to run")
+            task.tell(f"{_INDENT}it has no failed test, so there is nothing to run")
             continue
         now = time.monotonic()
         experiments.until = now + (until - now) / (len(causes) - index)
@@ -348,7 +348,7 @@ def _prove(
 
 
 def _failure_words(report: FailureReport, cause: Cause, victim: Victim) -> str:
-    """Return what is known in words of how a test failed."""
+    """Return in words what is known about how a test failed."""
     words = [cause.what]
     for failure in report.failures:
         if failure.nodeid == victim.nodeid and failure.exception is not None:
@@ -384,7 +384,7 @@ def _exceptions(
 
 
 def _names_of_ours(report: FailureReport) -> Callable[[str], bool]:
-    """Return what tells whether a file is a report of the run, and nothing that tests left."""
+    """Return a function that tells the run's reports from files that tests left."""
     args = " ".join(report.run.invocation.args)  # which name reports
 
     def is_ours(name: str) -> bool:

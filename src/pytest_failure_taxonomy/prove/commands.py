@@ -84,7 +84,7 @@ def prove(options: argparse.Namespace) -> int:
         else:
             report, are_proven = prove_causes(path, task, resumes=options.resume)
     except KeyboardInterrupt:
-        left = "; what is proven so far is in the report, --resume goes on"
+        left = "; the results so far are in the report, --resume continues"
         output.tell(f"prove: interrupted{left if resumes else ''}")
         raise
     finally:
@@ -109,7 +109,7 @@ def _check_writable(path: Path) -> None:
 
 
 def bisect_step(options: argparse.Namespace) -> int:
-    """Answer `git bisect run` whether a test fails as it did: good, bad or not to be told."""
+    """Answer `git bisect run`: the test passes, fails as it did, or can't be judged."""
     from pytest_failure_taxonomy.prove.commits import bisect_step as step
 
     report = _load_agreed("bisect-step", options)
@@ -179,4 +179,4 @@ def _remember(report: FailureReport, url: str | None) -> None:
         with open_history(url, rootdir=rootdir, create=False) as history:
             history.add(report)
     except HistoryError as error:
-        output.tell(f"prove: what is proven is not in the history: {error}")
+        output.tell(f"prove: the results are not in the history: {error}")

@@ -36,8 +36,10 @@ from pytest_failure_taxonomy.taxonomy.words import counted, listed
 from pytest_failure_taxonomy.text import first_line
 
 _SHOWN: Final = 5
-"""Commits that are told where none is proven, and files."""
-_GIVE_ONE: Final = "give a commit by --good, or keep a history, which knows the last"
+"""How many commits to name if none is proven, and how many files."""
+_GIVE_ONE: Final = (
+    "give a commit with --good, or keep a history, which knows the last pass"
+)
 _IMPORTED: Final = ("*.py", "*.so", "*.pyd")
 
 

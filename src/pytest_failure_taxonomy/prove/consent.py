@@ -1,4 +1,4 @@
-"""What of a report has to be agreed to before its pytest is run: anybody may have written it.
+"""What the user has to agree to before the pytest of a report runs: anybody may have written it.
 
 Without that, a report has us do no more than `pytest` does in the current folder: run tests of the
 project, by options that neither load code nor name a file elsewhere. Nothing in a report shows who

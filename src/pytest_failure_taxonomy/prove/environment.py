@@ -54,10 +54,10 @@ _SHOWN: Final = 4
 _REQUIREMENT: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?==[0-9][A-Za-z0-9.+!]*")
 """A normal name (PEP 503) and one version (PEP 440): no option, path or URL."""
 _NOT_PUT_BACK: Final = {
-    "python": "it takes another environment",
-    "pytest-failure-taxonomy": "the experiments need the one that is installed",
+    "python": "it needs another environment",
+    "pytest-failure-taxonomy": "the experiments need the installed one",
 }
-_GIVE_ONE: Final = "give the report of a run that passed by --good"
+_GIVE_ONE: Final = "give the report of a run that passed with --good"
 InstalledThen = Callable[[Cause], Sequence[str] | None]
 """Returns `name-version` of what was installed without a cause; `None` if that is not known."""
 
@@ -99,7 +99,9 @@ def find_releases(task: recorded.Task, source: Source) -> tuple[FailureReport, b
         for cause in in_turn(task, chosen, experiments):
             then = installed_then(cause)
             if then is None:
-                task.tell(f"   it is not known what it passed with; {_GIVE_ONE}")
+                task.tell(
+                    f"   it is not known which versions it passed with; {_GIVE_ONE}"
+                )
                 continue
             proof = _prove(report, cause, _changes_since(then), releases)
             report = tell_and_keep(task, report, cause, proof)
@@ -141,7 +143,7 @@ def find_in_history(report: FailureReport, source: Source) -> InstalledThen:
 
 
 def _changes_since(then: Sequence[str]) -> list[Change]:
-    """Return what is not installed as it was.
+    """Return the distributions that differ from those of the last pass.
 
     Args:
         then: `name-version` of what was installed.

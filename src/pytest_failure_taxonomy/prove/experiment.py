@@ -1,4 +1,4 @@
-"""Run the user's own pytest again, with some of its tests in an order that is asked for.
+"""Run the user's own pytest again, with some of its tests in a given order.
 
 Forks of one process that has collected everything search; only fresh processes prove. Nothing is
 written into the user's folders: caches and temporary files go to a folder of the experiments' own.
@@ -84,7 +84,7 @@ AS_RECORDED: Final = Conditions()
 
 @value
 class Victim:
-    """A test that fails, and how it can be told that it fails in the same way."""
+    """A failing test, and how to recognise that it fails in the same way."""
 
     nodeid: str
     fingerprints: frozenset[str]
@@ -140,7 +140,7 @@ class Request:
     limit_seconds: float = 0.0
     """How long a fork may take."""
     files: Sequence[str] = ()
-    """The only files that are collected; all of the run's where there are none."""
+    """The only files to collect; empty for all files of the run."""
     watches: bool = False
     """Change nothing, and tell how the victim ends in the run that the command makes."""
     left_between_ns: Sequence[int] = ()
@@ -219,7 +219,7 @@ class Experiments:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def elsewhere(self, setup: Setup) -> Experiments:
-        """Return what runs the same tests in another folder, as long and as carefully."""
+        """Return experiments with the same tests in another folder, with the same limits."""
         other = Experiments(
             setup,
             until=self.until,
@@ -481,7 +481,7 @@ class Experiments:
         return self._start(command, setup.folder, variables, server)
 
     def _elsewhere(self) -> dict[str, str]:
-        """Return what has Python, pytest and Hypothesis write into our own folder."""
+        """Return settings that make Python, pytest and Hypothesis write into our own folder."""
         return {
             "PYTHONDONTWRITEBYTECODE": "1",
             TEMPORARY_VARIABLE: str(self.folder / "temporary"),
@@ -577,7 +577,7 @@ class Experiments:
             lines = (self.folder / _OUTPUT).read_text("utf-8", "replace").split("\n")
             errors = [line for line in lines if line.startswith(("ERROR", "E  "))]
             return next(filter(None, [*errors, *reversed(lines)])).strip()
-        return "pytest said nothing in the time that it had"
+        return "pytest gave no answer in time"
 
     def _keep_examples(self) -> None:
         """Copy the failing examples that Hypothesis has kept, so that it finds them again."""

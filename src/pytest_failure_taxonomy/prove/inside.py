@@ -1,4 +1,4 @@
-"""The plugin inside of the pytest of an experiment: it runs the tests that it is told to run.
+"""The plugin inside an experiment's pytest: it runs the tests that it is asked to run.
 
 The process collects as the recorded run did, and then, instead of pytest's own loop, runs lists of
 tests in the order asked: one list itself, or any number of them in forks of itself. It answers in
@@ -87,7 +87,7 @@ _RERUNNERS: Final = ("rerunfailures", "flaky.flaky_pytest_plugin", "flaky")
 _MOST_PUT_BACK: Final = 60
 """How many differences are put back one by one, the most likely first."""
 _MOST_PUT_BACK_ALONE: Final = 20
-"""The same where to put back all of them doesn't mend the victim."""
+"""The same where to put back all of them doesn't fix the victim."""
 _PROCESSES: Final = ("subprocess.Popen", "os.system", "os.posix_spawn")
 """Audit events of other processes; what they run comes first."""
 _MOST_EFFECTS: Final = 10
@@ -550,18 +550,18 @@ class _Experiment:
         texts = {change.key: change.text for change in changes}
         keys = [change.key for change in changes if change.can_be_put_back]
 
-        def mends(some: Sequence[str]) -> bool:
+        def fixes(some: Sequence[str]) -> bool:
             return self._passes(victim, prepare=partial(put_back, before, some))
 
-        is_mended_by_all = bool(keys) and mends(keys)
-        # If all put back doesn't mend it, that may have undone what a fixture, which is still set
+        is_fixed_by_all = bool(keys) and fixes(keys)
+        # If all put back doesn't fix it, that may have undone what a fixture, which is still set
         # up, has done for the victim, too.
-        most = _MOST_PUT_BACK if is_mended_by_all else _MOST_PUT_BACK_ALONE
-        mended = next(([key] for key in keys[:most] if mends([key])), [])
-        if is_mended_by_all and not mended:
-            mended = [*fewest(keys, mends)]
+        most = _MOST_PUT_BACK if is_fixed_by_all else _MOST_PUT_BACK_ALONE
+        fixed = next(([key] for key in keys[:most] if fixes([key])), [])
+        if is_fixed_by_all and not fixed:
+            fixed = [*fewest(keys, fixes)]
         self._tell(
-            mended=[(key, texts[key]) for key in mended],
+            fixed=[(key, texts[key]) for key in fixed],
             differences=[change.text for change in changes[:_MOST_PUT_BACK]],
         )
 
@@ -598,7 +598,7 @@ def _open(answers: str) -> int:
 
 
 def _other_threads() -> list[str]:
-    """Return what else runs in this process: a fork would be without it, and might hang."""
+    """Return what else runs in this process: a fork would lack it, and might hang."""
     names = [thread.name for thread in threading.enumerate()]
     with suppress(OSError):
         unnamed = len(os.listdir("/proc/self/task")) - len(names)
@@ -611,7 +611,7 @@ def _decode(words: object) -> str:
 
 
 def _effect_of(event: str, args: tuple[Any, ...]) -> str:
-    """Return what an audit event does to others than the test; empty where that is nothing."""
+    """Return what an audit event does outside of the test; empty if it does nothing there."""
     if event in _PROCESSES:
         program = _decode(args[0]).partition(" ")[0]
         return f"subprocess ({Path(program).name})"

@@ -1,4 +1,4 @@
-"""Which experiments a cause needs, the cheapest first, and what is proven by them.
+"""Choose the experiments for a cause, the cheapest first, and conclude what they prove.
 
 Forks say where to look. What is said to be proven has failed in fresh processes with what
 is named, and has not without it (`rates.compare`); what is said to be reproducible has
@@ -423,9 +423,9 @@ class Ladder:
                 suspected = f"left behind: {listed(left, _SHOWN)}" if left else ""
                 if left is None:
                     suspected = f"what they leave behind: {outcome.words}"
-                if mended := dict(outcome.answer("mended") or ()):
-                    suspected = "; ".join(mended.values())
-                    side = Side(before=polluters, put_back=tuple(mended))
+                if fixed := dict(outcome.answer("fixed") or ()):
+                    suspected = "; ".join(fixed.values())
+                    side = Side(before=polluters, put_back=tuple(fixed))
                     # One of the forks may end in another way, which counts for nothing.
                     count = trials.look(side, times=4)
                     count = count.and_those_of(trials.run_fresh(side, 2))
@@ -463,7 +463,7 @@ class Ladder:
         together = trials.ledger.tally_of_all_alone()
         count = together.runs
         if count.failed < count.runs:
-            why = "it passes now and then where something else is different"
+            why = "it sometimes passes under other conditions"
             return self._proof("flaky", "undecided", state=why)
         self._suspicions += self._climb.not_known
         outside = listed(trials.outside, _SHOWN)
@@ -524,7 +524,7 @@ class Ladder:
         return self._proof("flaky", "proven" if is_whole else "suspected")
 
     def _conclude_early(self) -> Proof:
-        """Return what was seen until time ran out; nothing that was tried on one side only."""
+        """Return what was seen until time ran out, without what was tried on one side only."""
         trials = self.trials
         if self._comparison is not None:
             sort, comparison, words = self._comparison

@@ -25,7 +25,7 @@ class Side:
     conditions: Conditions = AS_RECORDED
     put_back: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    """The only ones that are collected; all of the run where there are none."""
+    """The only ones to collect; empty for all of the run."""
     tree: Tree = "here"
     left: tuple[str, ...] = ()
     """Files of the recorded run that a clean copy has after all."""

@@ -1,4 +1,4 @@
-"""A copy of the project in which tests run, while what is installed may be another one."""
+"""A copy of the project in which tests run, although another copy may be installed."""
 
 from __future__ import annotations
 

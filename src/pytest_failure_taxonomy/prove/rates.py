@@ -1,4 +1,4 @@
-"""How often something failed, and what that says of how often it fails.
+"""Estimate how often something fails from how often it failed.
 
 The bounds are exact (Clopper and Pearson, 1934), found by halving: a rate is known to a millionth
 after twenty steps, and no library is needed.

@@ -1,4 +1,4 @@
-"""What a report says of the run that is to be repeated: how pytest was called, and in what order.
+"""Read from a report how to run its tests again: how pytest was called, and in which order.
 
 Options of ours are left out, and those that name a file to be written. All others stay: the plugin
 inside of an experiment switches off what would spread, reorder or cut it.
@@ -63,7 +63,7 @@ def setup_of(report: FailureReport) -> Setup:
     for arg in args:
         if REDACTED in arg:
             raise ExperimentError(
-                f"the argument {arg} had a value that the report doesn't have"
+                f"the argument {arg} had a value that is not in the report"
             )
     folders = [around and around.folder, invocation.rootdir, os.getcwd()]
     folder, *others = [path for path in folders if path and os.path.isdir(path)]
@@ -133,7 +133,7 @@ class Task:
 
 
 def experiments_of(task: Task, setup: Setup) -> Experiments:
-    """Return what runs tests of a report until its time is over."""
+    """Return the experiments that run tests of a report until their time is over."""
     return Experiments(
         setup,
         until=time.monotonic() + task.budget_seconds,

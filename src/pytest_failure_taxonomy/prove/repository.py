@@ -41,7 +41,9 @@ def git(folder: Path, *arguments: str, hint: str = "") -> str:
         )
     if status:
         if shutil.which("git") is None:
-            raise ExperimentError("git is not on PATH; it is needed for another commit")
+            raise ExperimentError(
+                "git is not on PATH; it is needed to check out another commit"
+            )
         why = output.rpartition("\n")[2] or "no answer"
         raise ExperimentError(f"git {arguments[0]}: {why}{hint}")
     return output

@@ -1,4 +1,4 @@
-"""Searches that ask as few questions as they can: for the fewest things, and for the first commit.
+"""Search in few steps: for the smallest set of tests or files, and for the first bad commit.
 
 The fewest of many things that are needed for an answer are found by delta debugging (Zeller and
 Hildebrandt, 2002), which keeps complements: two tests that pollute together are found wherever they
@@ -114,7 +114,7 @@ class Walk:
                     commit_to_ask = self._most_telling(shares)
                 elif commit == self._good:
                     why = self._fails_before(commit)
-                    return f"{why}; give an earlier commit by --good"
+                    return f"{why}; give an earlier commit with --good"
                 else:
                     commit_to_ask, result = self._compare_with_parents(commit)
                     if result is not None:
@@ -126,7 +126,7 @@ class Walk:
             return "time ran out"
 
     def _fail_at_bad(self) -> str:
-        """Run the test at the bad commit until it fails; return why that was not to be had."""
+        """Run the test at the bad commit until it fails; return why it did not fail."""
         known, bad = self._known, self._bad
         tries = FEWEST
         if known.failed:

@@ -181,7 +181,7 @@ class Snapshot:
         self.contents = {**later.contents, **self.contents}
 
     def content_of(self, value: Any) -> _Content:
-        """Return what was in a container, or else what is known of a value at any moment."""
+        """Return what was in a container, else what is known about a value at any moment."""
         return self.contents.get(id(value)) or _Content(value)
 
     def _add(self, place: int | str, source: _Source) -> Mapping[str, object]:
@@ -602,7 +602,7 @@ def _describe(
     now_text: str,
     redact: Callable[[str], str],
 ) -> str:
-    """Return what something is and what it was, to stand behind "the test leaves"."""
+    """Return what something is and what it was, to follow "the test leaves"."""
     subject = source.start + name
     if source.acts:
         added, removed, act = source.acts

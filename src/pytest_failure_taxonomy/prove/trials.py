@@ -1,4 +1,4 @@
-"""Run one victim in ways that are asked for, keep how it ended, and compare two ways."""
+"""Run one victim under given conditions, record how it ends, and compare two conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remove secrets from texts before they are kept, written or shown."""
+"""Remove secrets from texts before they are recorded, written or shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read_packaged(name: str) -> bytes:
 
 MARK_START: Final = "[REDACTED:"
 WORDS: Final[dict[str, Any]] = json.loads(read_packaged("words.json"))
-"""Lists of words by their names: what secrets stand beside, and what is none."""
+"""Lists of words by their names: names of secrets, and words that are not secret."""
 _COLOUR: Final = re.compile(
     r"(?:\x1b|\\{1,2}(?:x1b|u001b|033|e))\[[0-9;]{0,20}[mK]", re.IGNORECASE
 )

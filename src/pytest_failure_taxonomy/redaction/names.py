@@ -65,7 +65,7 @@ process."""
 
 
 def mark_id(name: str) -> str:
-    """Return what the mark of a secret says that stood beside such a name."""
+    """Return the words in the mark of a secret beside such a name."""
     # There are headers Cookie2 and Set-Cookie.
     name = name.lower().rstrip("2").removeprefix("set-")
     if name.endswith("key"):
@@ -266,7 +266,7 @@ def _add_word(named: _Named, word: str) -> None:
 
 
 def _kind_of(named: _Named, option: str) -> str:
-    """Return what sort of value an option has; the empty text if that is no secret."""
+    """Return the sort of value that an option has; empty if it is no secret."""
     kind, command = named.get(option, ("", ""))
     if command and command not in named:
         return ""

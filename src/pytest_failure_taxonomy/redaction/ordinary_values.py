@@ -90,7 +90,7 @@ def is_of_chance(run: str, shortest_average: float = _SHORTEST_AVERAGE) -> bool:
 
 @_remembered
 def is_placeholder(value: str) -> bool:
-    """Return whether the value says that there is none, or stands for one: `None`, `***`."""
+    """Return whether the value means that there is none, or is a placeholder: `None`, `***`."""
     text = value.strip()
     if not text or grammar("placeholder").fullmatch(text):
         return True

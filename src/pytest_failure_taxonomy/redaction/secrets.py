@@ -111,7 +111,7 @@ class Secrets:
         self.key = os.urandom(16) if key is None else key
         self._redactor: Redactor | None = None
         self._elsewhere: dict[str, str] = {}
-        """What other processes have told of their environments."""
+        """What other processes have sent about their environments."""
         self._times_learnt = 0
         self._suspicion = Suspicion()
         self._known_when_loaded = 0

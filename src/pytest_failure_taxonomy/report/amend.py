@@ -98,7 +98,7 @@ def judge_again(
     new: ev.RunEvidence,
     limits: build.Limits,
 ) -> Conclusion:
-    """Return what the reports and new evidence come to together.
+    """Judge the reports and the new evidence together.
 
     A verdict that one of the reports has, too, has its evidence.
 

@@ -530,7 +530,7 @@ def _stalled_activity(stalled: ev.SeenStall, limits: Limits) -> model.StalledAct
 
 
 def _count_attributions(run: ev.RunEvidence) -> tuple[ev.Attribution, ...]:
-    """Return what was said of failures, each once with its count."""
+    """Return the attributions of failures, each once with its count."""
     counts = Counter(
         failure.attributed for failure in run.failures if failure.attributed is not None
     )

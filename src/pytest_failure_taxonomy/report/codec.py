@@ -51,7 +51,7 @@ _PLAIN: Final[Mapping[Any, tuple[str, Callable[[Any], bool]]]] = {
     int: ("a whole number", lambda sent: type(sent) is int and -_MOST <= sent < _MOST),
     str: ("a text", lambda sent: type(sent) is str),
 }
-"""What plain values are called, and how they are told from others."""
+"""The names of plain values, and how to recognise them."""
 
 
 class Problem(NamedTuple):
@@ -148,7 +148,7 @@ class Codec:
         return self._to_text(content)
 
     def fields_of(self, content: Any) -> dict[str, Any]:
-        """Return what a value holds by its keys; of a mapping, a dict."""
+        """Return the content of a value by its keys; for a mapping, a dict."""
         layout = self._layouts.get(type(content))
         if layout is None:
             if isinstance(content, Mapping):

@@ -43,15 +43,15 @@ class Code(NamedTuple):
 
     @property
     def with_count(self) -> str:
-        """The own frames, and how many are left out, for a text that nobody can unfold."""
+        """The own frames, and how many are omitted, for a text that can't be unfolded."""
         if not self.whole:
             return self.own
         omitted = _count_frames(self.whole) - _count_frames(self.own)
-        return f"{self.own}\n({counted(omitted, 'frame')} of libraries left out)"
+        return f"{self.own}\n({counted(omitted, 'frame')} of libraries omitted)"
 
 
 def line_class(line: str) -> str:
-    """Return what a line of a traceback is, as a page calls it; empty for an ordinary one."""
+    """Return the CSS class of a line of a traceback; empty for an ordinary line."""
     for pattern, name in _MARKED:
         if pattern.match(line):
             return name

@@ -1,4 +1,4 @@
-"""Read a report of any version from a file that anybody may have written."""
+"""Read a report of any version from a file that may come from anybody."""
 
 from __future__ import annotations
 
@@ -149,10 +149,10 @@ def parse_report(data: bytes, where: str) -> FailureReport:
 
 
 def decode_report(content: Any) -> FailureReport:
-    """Return the report that a JSON object of any version is.
+    """Return the report in a JSON object of any schema version.
 
     Raises:
-        DecodeError: it is none.
+        DecodeError: it is not a report.
     """
     version = str(content.get("schema_version"))
     is_old = version in _OLD_VERSIONS and content.get("$schema") == _SCHEMA + version
@@ -168,7 +168,7 @@ def decode_report(content: Any) -> FailureReport:
 
 
 def as_json(report: FailureReport) -> dict[str, Any]:
-    """Return a report as the JSON object of the present schema version."""
+    """Return a report as a JSON object of the current schema version."""
     content: dict[str, Any] = CODEC.encode(report)
     return content
 
@@ -199,7 +199,7 @@ def _failure_types(report: FailureReport) -> dict[str, FailureType]:
 def _complete_cause(
     cause: Cause, verdict: Verdict | None, types: Mapping[str, FailureType]
 ) -> Cause:
-    """Return a cause of an old report with what it lacks, as far as that can be told.
+    """Return a cause of an old report with its missing fields, as far as they can be known.
 
     Args:
         cause: of a report of version 1.2 or before.

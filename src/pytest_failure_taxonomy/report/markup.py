@@ -1,4 +1,4 @@
-"""Texts of anybody as Markdown: words, spans of code, folded blocks of it.
+"""Untrusted texts as Markdown: words, spans of code, folded blocks of it.
 
 Nothing that a test or a report says can become Markdown or HTML. Words are written with each
 special character escaped; a fence is longer than any row of backticks in what it holds.

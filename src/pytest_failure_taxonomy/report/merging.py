@@ -79,7 +79,7 @@ _PATHS: Final = frozenset(
 )
 """Fields that hold a path or a node id alone."""
 _STAYS: Final = re.compile(r"$|<|[/\\]|[A-Za-z]:")
-"""How paths begin that are none of the root directory's, the empty one of a session as well."""
+"""How paths begin that are not below the root directory; a session's is empty."""
 _FILE: Final = re.compile(r"(?<![\w./\\-])\w[\w./-]*\.py(?=::|:\d|[\s)]|$)")
 """A module in a text of ours or of pytest's; users' messages have them mostly in quotes."""
 _RERUN_OPTIONS: Final = frozenset(
@@ -174,7 +174,7 @@ def _start_of(run: model.Run) -> datetime:
 
 
 JoinShards = Callable[[Section], Iterable[Mapping[str, object]]]
-"""Returns one report of a bench for the reports of its shards; raises `BenchError`."""
+"""Joins the reports of a bench's shards into one; raises `BenchError`."""
 
 
 def merge_reports(
@@ -184,18 +184,19 @@ def merge_reports(
     reruns: bool = False,
     join_shards: JoinShards | None = None,
 ) -> dict[str, Any]:
-    """Return one report of several, judged as that of one run.
+    """Merge several reports into one, which is judged as if it were one run.
 
     Args:
         reports: JSON objects of reports of any schema version, merged ones too; each run
             counts once.
         expect: how many shards there must be; a missing one makes the merged run a failed one.
-        reruns: runs of one stage and shard are tries, of which the last one counts. Without it
+        reruns: of several runs of one stage and shard, only the last one counts. Without this,
             only a run with options such as `--last-failed` replaces an earlier one.
         join_shards: joins the reports of a bench's shards; without it they stay as they are.
 
     Raises:
-        ReportError: there is none, one is none or still running, or they don't belong together.
+        ReportError: there is no report, one can't be used or is still running, or they don't
+            belong together.
     """
     merger = Merger(expect=expect, reruns=reruns, join_shards=join_shards)
     for number, content in enumerate(reports, 1):
@@ -204,7 +205,7 @@ def merge_reports(
         except DecodeError as error:
             if all(problem.path[0] == "merged" for problem in error.problems):
                 raise ReportError(
-                    f"report {number}: what it says of its runs is damaged: "
+                    f"report {number}: its list of runs is damaged: "
                     f"{safe_text(str(error))}; merge the reports of its runs again"
                 ) from None
             words = list_problems(error.problems, f"report {number}")
@@ -414,7 +415,7 @@ def tasks_of(report: FailureReport) -> set[str]:
 
 
 def _part_of(report: FailureReport, file: str | None) -> _Part:
-    """Return what is kept of the report of one run."""
+    """Return the part of one run's report that the merged report keeps."""
     if report.completeness == "running":
         raise ReportError(
             f"run {report.run.id}: it is still running, or was never completed; "
@@ -511,7 +512,7 @@ def _refuse_strangers(parts: Sequence[_Part]) -> None:
     tasks = {run.attempt["subtask"] for run in runs if run.attempt}
     if len(tasks) > 1:
         problems.append(
-            f"they are attempts at {len(tasks)} tasks, which --by task keeps apart"
+            f"they are attempts at {len(tasks)} tasks; --by task separates them"
         )
     for stage in _STAGES:
         totals = set()

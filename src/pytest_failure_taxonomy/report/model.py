@@ -1,9 +1,8 @@
 """The report as one frozen value, schema version 1.3.
 
-Each class stands once: what the evidence and the judgement have already is used as it is.
-`PUBLISHED` says which of their fields a report has. The JSON Schema that ships is made of
-these classes by `tests/helpers/report_schema.py`, and their docstrings are its
-descriptions.
+Each class is defined once: the report uses the values of the evidence and the judgement as they
+are, and `PUBLISHED` says which of their fields a report has. `tests/helpers/report_schema.py` makes
+the JSON Schema that ships from these classes; their docstrings are its descriptions.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ from pytest_failure_taxonomy.taxonomy.values import (
 SCHEMA_VERSION: Final = "1.3"
 SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.3"
 JSONObject = Mapping[str, Any]
-"""An object of a section that has a schema of its own, or that anybody has added."""
+"""An object of a section with its own schema, or one that a plugin or hook added."""
 Section = tuple[JSONObject, ...]
-"""What a neighbour says of a run, in a form that it alone knows."""
+"""What a neighbour of the core adds to a report, in its own form."""
 
 
 @value
@@ -134,7 +133,7 @@ class Failure:
     kind: KindName
     """What refines the reason."""
     failure_type: FailureType | None
-    """What sort of recovery it takes; `None` if that was not asked."""
+    """The sort of recovery that it needs; `None` if that was not asked."""
     exception: RaisedException | None
     """What was raised; `None` if nothing was, as in a strict xpass or a crash."""
     location: Location | None
@@ -142,7 +141,8 @@ class Failure:
     origin: RaisingFrame | None
     """The frame that raised it; `None` if nothing was raised or that is not known."""
     traceback: str | None
-    """As pytest shows it, capped; `None` if there is none or if `limits` says it was left out."""
+    """As pytest shows it, capped; `None` if there is none or if `limits` says that it was
+    omitted."""
     duration_seconds: Seconds | None
     """How long the phase took; `None` if it is not known."""
     attempts: Positive
@@ -172,9 +172,10 @@ class CollectionError:
     origin: RaisingFrame | None
     """The frame that raised it; `None` if that is not known."""
     failure_type: FailureType | None
-    """What sort of recovery it takes; `None` if that was not asked."""
+    """The sort of recovery that it needs; `None` if that was not asked."""
     traceback: str | None
-    """As pytest shows it, capped; `None` if there is none or if `limits` says it was left out."""
+    """As pytest shows it, capped; `None` if there is none or if `limits` says that it was
+    omitted."""
 
 
 @value
@@ -186,12 +187,13 @@ class InternalError:
     message: str
     """What went wrong; capped."""
     traceback: str | None
-    """As pytest shows it, capped; `None` if there is none or if `limits` says it was left out."""
+    """As pytest shows it, capped; `None` if there is none or if `limits` says that it was
+    omitted."""
 
 
 @value
 class StalledActivity:
-    """A stall of what is no test."""
+    """A stall outside of any test."""
 
     what: Activity
     """`collection`, `session` (the session's end), `shutdown` (the interpreter's end after it) or
@@ -201,10 +203,10 @@ class StalledActivity:
     seconds: Seconds
     """How long it had made no progress."""
     where: str | None
-    """What was being imported or called, and the innermost place that says something; `None` if it
-    can't be read."""
+    """What was being imported or called, and the innermost place that is known; `None` if it can't
+    be read."""
     stack: str | None
-    """What the threads were at, the one that stalled first; `None` if it can't be read; capped."""
+    """The stacks of the threads, the stalled one first; `None` if they can't be read; capped."""
     worker: str | None
     """Id of the xdist worker; `None` for the process that writes the report."""
 
@@ -250,15 +252,15 @@ class Limits:
     """What was cut to keep the report small; all zero if nothing was."""
 
     failures_omitted: Count
-    """Failures that are counted and not listed, also those that a full disk has lost."""
+    """Failures that are counted and not listed, with those that a full disk lost."""
     collection_errors_omitted: Count
     """Collection errors that are counted and not listed."""
     internal_errors_omitted: Count
     """Internal errors that are not listed."""
     tracebacks_omitted: Count
-    """Tracebacks left out because the earlier ones had used up their room."""
+    """Tracebacks omitted because earlier ones had used up the room."""
     nodeids_omitted: Count
-    """Node ids left out of all lists together."""
+    """Node ids omitted from all lists together."""
     groups_omitted: Count
     """Groups of failures that are not listed."""
     causes_omitted: Count = 0
@@ -269,7 +271,7 @@ class Limits:
 
 @value
 class Trial:
-    """What a harness says of one trial of a system at a task."""
+    """What a harness says about one trial of a system at a task."""
 
     harness: str
     """Name of the harness."""
@@ -300,7 +302,7 @@ class MergedRun:
     repository: str | None
     """The repository of that commit."""
     merge_base: str | None
-    """Where the commit's branch has left the main one."""
+    """The last commit that the commit's branch and the main branch share."""
     exit: Exit
     """How it ended."""
     verdict: Verdict | None
@@ -320,8 +322,8 @@ class MergedRun:
     notes: tuple[str, ...]
     """What its own report notes."""
     attempt: Mapping[str, str] | None
-    """The subtask and the approach that it was an attempt at, with the name of a harness's trial;
-    `None` where none was named."""
+    """The subtask and the approach of the attempt, with the name of a harness's trial; `None` where
+    none was named."""
     counts: Mapping[str, Count]
     """How many entries its own report has in each list."""
     kept: Mapping[str, Count]
@@ -331,25 +333,24 @@ class MergedRun:
     bench_shards: Section = ()
     """The parts of benches that it ran; the merged report has them joined."""
     name: str | None = None
-    """How it is shown where it is no shard: the path of its root directory in the repository, or
+    """How it is shown if it is not a shard: the path of its root directory in the repository, or
     the name of its own report's file; `None` where neither is known."""
     surroundings: Surroundings | None = None
-    """What its own report says of how pytest was started, and where; `None` for
-    nothing."""
+    """How and where pytest was started, as its own report says; `None` for nothing."""
     is_from_top: bool = False
     """Whether paths and node ids begin at the top of the repository, not at the root directory."""
 
 
 @value
 class Merged:
-    """What a merged report says of its runs."""
+    """What a merged report says about its runs."""
 
     runs: Annotated[tuple[MergedRun, ...], Bounds(low=1)]
     """Each run once, in the order of their starts."""
     reruns: bool
-    """Whether runs of one stage and shard are tries, of which the last one counts."""
+    """Whether several runs of one stage and shard are tries, of which only the last one counts."""
     expect: Positive | None
-    """How many shards there should be; `None` where nobody said so."""
+    """How many shards there should be; `None` if that was not said."""
 
 
 @value
@@ -385,8 +386,8 @@ class FailureReport:
     groups: tuple[Group, ...]
     """Failures of one fingerprint, sorted by count, biggest first."""
     causes: tuple[Cause, ...] = ()
-    """What is to be mended, each failure and ending in exactly one: what explains others first,
-    then new before known, biggest first, in order of occurrence; empty for success."""
+    """What to fix. Each failure and each ending is in exactly one cause. The order: causes that
+    explain others, new before known, biggest first, in order of occurrence. Empty for success."""
     collection_errors: tuple[CollectionError, ...]
     """Nodes that could not be collected, one entry a node, in order of occurrence."""
     internal_errors: tuple[InternalError, ...]
@@ -394,7 +395,7 @@ class FailureReport:
     in_flight: tuple[InFlightTest, ...]
     """Tests that were running when the run ended, in order of start."""
     stalls: tuple[StalledActivity, ...] = ()
-    """What was stalled when the run ended and is no test, in order of occurrence."""
+    """What was stalled when the run ended, apart from tests, in order of occurrence."""
     tests: tuple[TestRun, ...] | None = None
     """Every test that ran or was skipped, in order of its start; `None` unless an option needs
     that."""
@@ -405,38 +406,36 @@ class FailureReport:
     workers: tuple[Worker, ...]
     """The xdist workers, sorted by id (`gw2` before `gw10`); empty without xdist."""
     bench: Section
-    """One report a task class that ran, in order of occurrence; the bench knows their form."""
+    """One report for each task class that ran, in order of occurrence, in the bench's own form."""
     environment: Environment
     """What the run ran on."""
     limits: Limits
     """What was cut to keep the report small."""
     notes: tuple[str, ...] = ()
-    """What there is to know besides, in sentences."""
+    """Further notes, in sentences."""
     faults: tuple[str, ...] = ()
     """What went wrong in the recorder itself, in sentences; empty in an ordinary run."""
     attributions: tuple[Attribution, ...] = ()
-    """What tests, hooks and rules said of failures, each once with its count, most frequent
+    """What tests, hooks and rules said about failures, each once with its count, most frequent
     first."""
     repository: Repository | None = None
-    """Whose commits the environment's are; `None` outside of a repository."""
+    """The repository of the environment's commits; `None` outside of one."""
     attempt: Attempt | None = None
     """The attempt at a subtask that the run was a part of; `None` where none was named."""
     known: KnownFailures | None = None
     """How its failures compare with those that are known; `None` where none were given."""
     trial: Trial | None = None
-    """What the harness says of the trial; `None` where the report isn't one's."""
+    """What the harness says about the trial; `None` for any other report."""
     merged: Merged | None = None
-    """What the report was merged from; `None` where it is that of one run."""
+    """What the report was merged from; `None` for the report of one run."""
     surroundings: Surroundings | None = None
     """What a command that repeats the run needs besides its arguments; `None` for nothing."""
     session_exit_code: int | None = None
-    """The exit status of pytest's session, where its process has ended with 0 and the
-    session not."""
+    """The exit status of pytest's session, if the process ended with 0 and the session did not."""
     redacted: Mapping[str, Count] = MappingProxyType({})
     """How many secrets were removed from the report, by their sort."""
     is_unannotated: bool = False
-    """Whether the CI job's annotations have yet to be printed, by who sees the end of the
-    job."""
+    """Whether the process that sees the end of the CI job still has to print its annotations."""
     extensions: JSONObject
     """What has no field of its own, by namespace: what plugins and hooks added."""
 
@@ -451,10 +450,10 @@ PUBLISHED: Final[Fields] = {
         *("fingerprints", "history", "proof", "base"),
     ),
 }
-"""The fields that a report has of values which hold more while they are judged."""
+"""The fields that a report has of values that have more fields while a run is judged."""
 
 KEYS: Final = MappingProxyType({"schema_id": "$schema"})
 _LATE: Final[Fields] = {Cause: ("base",)}
-"""Fields that reports of this schema version may lack, since they came later."""
+"""Fields that reports of this schema version may lack, because they were added later."""
 CODEC: Final = Codec(published=PUBLISHED, optional=_LATE, biggest=inf, keys=KEYS)
 """Reads and writes reports of this schema version."""

@@ -76,7 +76,7 @@ def reproduction_of(report: FailureReport) -> Reproduction:
     missing = []
     if lost:
         names = ", ".join(lost)
-        missing.append(f"{names}, which had a value that the report doesn't have")
+        missing.append(f"{names}, whose value is not in the report")
     around = report.surroundings or Surroundings()
     variables = [f"the environment variable {name}" for name in around.variables]
     missing += [f"{words}, which the run had" for words in variables]
@@ -183,7 +183,7 @@ def _options_of_tests(args: Sequence[str], files: str) -> Iterator[tuple[str, ..
 
 
 def _sorts_of_options() -> dict[str, str]:
-    """Return what becomes of each option of pytest, of known plugins and of our own."""
+    """Return what happens to each option of pytest, of known plugins and of this one."""
     sorts: dict[str, str] = {}
     for sort, names in packaged_table("pytest_options").items():
         sorts |= dict.fromkeys(names, sort)

@@ -1,4 +1,4 @@
-"""What is to be said of a run, decided once for all faces of its report.
+"""Decide once, for all faces of a report, what to say about its run.
 
 From a report to plain values with roles. A face lays them out for its readers; what
 failed, in which order, and whether a retry helps, it reads here.
@@ -76,13 +76,13 @@ COUNTED: Final = (
     "xpassed",
     "flaky",
 )
-"""The counts of a `summary` that people are told, in their order."""
+"""The counts of a `summary` that people see, in their order."""
 _MAX_KINDS: Final = 2
 """Kinds that a verdict could have, in one line."""
 _MAX_NAMED: Final = 10
 """Node ids whose paths are looked for in the words of one cause."""
 _TOLD_BY_EVIDENCE: Final = ("worker.crashed", "test.stalled")
-"""Kinds of a failure for which the evidence says how it ended, and the exception does not."""
+"""Kinds of failures for which the evidence, not the exception, says how they ended."""
 _STATES: Final = {
     "new": "new",
     "came_back": "came back",
@@ -91,17 +91,17 @@ _STATES: Final = {
 }
 _SINCE: Final = {"came_back": "came back, first seen", "flaky": "flaky, since"}
 _COMMIT: Final = 7
-HIDES: Final = "; of the failed tests alone it passes, and hides the cause"
-"""What else is said of a retry where a cause is proven to be `order.polluted`."""
+HIDES: Final = "; a retry of only the failed tests passes and hides the cause"
+"""Added to the advice if a cause is proven to be `order.polluted`."""
 _MAX_NAMED_BY_PROOF: Final = 2
 """Tests that one line about a proof names; its command has them all."""
 
 Failing = Failure | CollectionError
-"""What a report lists of a test or a collector that failed."""
+"""An entry of a report about a test or a collector that failed."""
 
 
 class _ListedCause(NamedTuple):
-    """A cause with what the report lists of it."""
+    """A cause with its entries in the report."""
 
     cause: Cause
     failures: tuple[Failing, ...]
@@ -109,7 +109,7 @@ class _ListedCause(NamedTuple):
 
 
 class SeenBefore(Protocol):
-    """What earlier runs say of a failure, from a report or from the history itself."""
+    """What earlier runs say about a failure, from a report or from the history itself."""
 
     @property
     def state(self) -> str: ...  # noqa: D102
@@ -127,7 +127,7 @@ class SeenBefore(Protocol):
 
 @value
 class CauseSummary:
-    """One thing that is to be mended, in words."""
+    """One thing to fix, in words."""
 
     key: str
     """The same in every run."""
@@ -145,22 +145,23 @@ class CauseSummary:
     """The distribution of that owner, where one has raised it."""
     charge_to: str | None
     about: str
-    """Owner and link that a rule of the user's gives; empty without one."""
+    """The owner and the link of a user's rule; empty without one."""
     history: str
-    """What earlier runs say of it; empty if they were not asked."""
+    """What earlier runs say about it; empty if they were not asked."""
     state: str | None
-    """The same as one word of `groups[].history.state`."""
+    """The state from `groups[].history.state`."""
     last_passed_commit: str | None
     distributions_changed: tuple[str, ...]
     nodeids: tuple[str, ...]
     """As the report has them."""
     fingerprints: tuple[str, ...]
     proof: tuple[str, ...]
-    """What an experiment says of it; empty without any."""
+    """What an experiment says about it; empty without one."""
     proof_command: str
-    """What repeats the experiment; empty where nothing does, or no shell could be given it."""
+    """The command that repeats the experiment; empty without one, or if a shell could not run
+    it."""
     base: str
-    """Whether another revision has it, too; empty where that was not asked."""
+    """Whether another revision has it, too; empty if that was not asked."""
     failures: tuple[Failing, ...]
     """Its entries in `failures` and `collection_errors`."""
     errors: tuple[InternalError, ...]
@@ -168,7 +169,7 @@ class CauseSummary:
 
     @property
     def entries(self) -> tuple[Failing | InternalError, ...]:
-        """All that the report lists of it."""
+        """All its entries in the report."""
         return (*self.failures, *self.errors)
 
     @property
@@ -178,7 +179,7 @@ class CauseSummary:
 
     @property
     def code(self) -> Code:
-        """The first traceback there is of it; empty where there is none."""
+        """The first of its tracebacks; empty if there is none."""
         for failure in self.failures:
             if failure.traceback:
                 return code_of(failure.traceback, failure.location)
@@ -189,24 +190,30 @@ class CauseSummary:
 
     @property
     def remarks(self) -> str:
-        """What is said of it besides, in brackets."""
+        """Remarks about it, in brackets."""
         return "".join(f" [{words}]" for words in (self.about, self.history) if words)
 
     @property
     def title(self) -> str:
-        """How often it was seen, where that is not once, and all that is said of it."""
+        """Its sentence with its remarks, after its count if that is not 1."""
         count = f"{self.count:,} x " if self.count > 1 else ""
         return f"{count}{self.text}{self.remarks}"
 
     @property
-    def mend(self) -> str:
-        """How to mend it, with what that is; empty where that is not known."""
+    def fix_line(self) -> str:
+        """How to fix it, after `fix:`; empty if that is not known."""
         return f"fix: {self.fix}" if self.fix else ""
 
     @property
     def below(self) -> tuple[str, ...]:
-        """What stands below it: how to mend it, what has changed, is proven, and its command."""
-        lines = (self.mend, self.changed, self.base, *self.proof, self.proof_command)
+        """The lines below it: how to fix it, what has changed, what is proven, and its command."""
+        lines = (
+            self.fix_line,
+            self.changed,
+            self.base,
+            *self.proof,
+            self.proof_command,
+        )
         return tuple(filter(None, lines))
 
     @property
@@ -224,7 +231,7 @@ class CauseSummary:
 
 @value
 class BenchSummary:
-    """What is to be said of a task class; a bench's section has all of it."""
+    """What to say about a task class; the bench's section of the report has everything."""
 
     name: str
     """With the label of its system if it has several."""
@@ -241,22 +248,22 @@ class BenchSummary:
 
 @value
 class RunSummary:
-    """What is to be said of a run."""
+    """What to say about a run."""
 
     headline: str
     """What failed, in one line; for a success, what went well."""
     codes: str
     """Of the verdict, in brackets: `[TIMEOUT process.killed, likely]`; empty for a success."""
     causes: tuple[CauseSummary, ...]
-    """In the order of the report; of a success, those that are known and accepted."""
+    """In the order of the report; for a success, the known and accepted ones."""
     causes_count: int
-    """Of all, with those for which the report had no room."""
+    """The number of all causes, with those that the report omits."""
     see: str
-    """Where to look, if there is one cause and the headline doesn't say it."""
+    """Where to look, if there is only one cause and the headline doesn't say it."""
     advice: str
-    """Whether a retry helps; empty where nobody knows."""
+    """Whether a retry helps; empty if that is not known."""
     left: str
-    """What was in flight or not run; empty if nothing was."""
+    """What was in flight or did not run; empty if there was nothing."""
     notes: tuple[str, ...]
     """Of the judge, and faults of the recorder."""
     benches: tuple[BenchSummary, ...]
@@ -264,7 +271,7 @@ class RunSummary:
 
     @property
     def owner(self) -> str | None:
-        """The owner of the biggest cause; of equals, of the first."""
+        """The owner of the biggest cause; if several are as big, of the first."""
         owned = [cause for cause in self.causes if cause.owner]
         biggest = max(owned, key=lambda cause: cause.count, default=None)
         return None if biggest is None else biggest.owner
@@ -275,7 +282,7 @@ def summarise(
     paths: ShownPaths = AS_REPORTED,
     most: int | None = None,
 ) -> RunSummary:
-    """Return what is to be said of a run.
+    """Return what to say about a run.
 
     Args:
         report: its report.
@@ -390,7 +397,7 @@ def tests_of(report: FailureReport) -> Iterator[KnownTest]:
 def codes_of(verdict: Verdict) -> str:
     """Return the codes of a verdict: its reason, its kind, how sure it is.
 
-    The other kind that it could be is named, too; of more than one there is no room for.
+    If it could be one other kind, that is named, too; there is no room for more.
     """
     kinds = [verdict.kind, *other_kinds(verdict)]
     if len(kinds) > _MAX_KINDS:
@@ -405,7 +412,7 @@ def other_kinds(verdict: Verdict) -> list[str]:
 
 
 def accepted_words(report: FailureReport) -> str:
-    """Say that failures are known, where that has made a run end with exit code 0."""
+    """Say that failures are known, if that made a run end with exit code 0."""
     known = report.known
     if known is None or not known.accepted:
         return ""
@@ -427,7 +434,7 @@ def _success_words(report: FailureReport, benches: Iterable[BenchSummary]) -> st
     if not is_known and report.exit.source == "supervisor":
         words = "the command ended with status 0"
     if words == "no failure" and (summary.failed or summary.errors):
-        words = "pytest ended with exit code 0, which a plugin or a conftest.py has set"
+        words = "pytest ended with exit code 0, which a plugin or a conftest.py set"
     tests = f" ({counts or 'no test ran'})" if is_known else ""
     parts = [f"{words}{tests}"]
     passed = sum(bench.passed for bench in benches)
@@ -509,7 +516,7 @@ def _summarise_causes(
 def _rule_words(
     failures: Iterable[Failing], attributions: Mapping[str | None, str]
 ) -> str:
-    """Return what the first rule of the user's says that recognised one of the failures."""
+    """Return the words of the first user rule that recognised one of the failures."""
     if attributions:
         for failure in failures:
             rule = failure.rule if isinstance(failure, Failure) else None
@@ -528,7 +535,7 @@ def _safe_command(proof: Proof | None) -> str:
 def _list_entries(
     report: FailureReport, causes: Sequence[Cause]
 ) -> Iterator[_ListedCause]:
-    """Yield each cause with what the report lists of it."""
+    """Yield each cause with its entries in the report."""
     by_fingerprint: dict[str | None, list[Failure]] = defaultdict(list)
     for failure in report.failures:
         by_fingerprint[failure.fingerprint].append(failure)
@@ -570,7 +577,7 @@ def _history_words(
     summaries: Sequence[CauseSummary],
     headline: str,
 ) -> str:
-    """Return what the history says of all causes: `: 1 new, 7 known`."""
+    """Return what the history says of all causes: ` (1 new, 7 known)` or `, all new`."""
     if verdict.history is not None:  # of a verdict without a failure
         return f" [{state_words(verdict.history)}]"
     causes = report.causes
@@ -584,7 +591,10 @@ def _history_words(
         return ""
     # The states are counted of causes, and the headline may count tests alone.
     among = "" if headline.endswith(" causes") else f", {len(causes)} causes"
-    return f"{among}: {states_words(states)}"
+    state, count = states.most_common(1)[0]
+    if count == len(causes):
+        return f"{among}, all {_STATES[state]}"
+    return f"{among} ({states_words(states)})"
 
 
 def states_words(counts: Mapping[str, int]) -> str:
@@ -685,7 +695,7 @@ def _lower_bound(runs: int) -> float:
 
 
 def _pin(release: str, before: str) -> str:
-    """Return what keeps a release from being installed: `httpx<0.28`.
+    """Return a requirement that excludes a release: `httpx<0.28`.
 
     Args:
         release: `httpx 0.28.1`, or `httpx removed`.
@@ -744,7 +754,7 @@ def advice_of(report: FailureReport, verdict: Verdict) -> Advice:
 
 
 def traits_of(report: FailureReport, verdict: Verdict) -> FailureTraits:
-    """Return what decides on the words of the next step after a run that failed."""
+    """Return the traits that decide the words of the next step after a failed run."""
     causes = report.causes
     deciding = [cause for cause in causes if cause.retryable is verdict.retryable]
     owners = {cause.owner == "environment" for cause in deciding}
@@ -761,7 +771,7 @@ def traits_of(report: FailureReport, verdict: Verdict) -> FailureTraits:
 
 
 def _advice_words(report: FailureReport, listed: Sequence[_ListedCause]) -> str:
-    """Say whether a retry helps; of an agent that gave up, what it needs."""
+    """Say whether a retry helps; for an agent that gave up, say what it needs."""
     verdict = report.verdict
     if verdict is None:
         return ""
@@ -774,7 +784,7 @@ def _advice_words(report: FailureReport, listed: Sequence[_ListedCause]) -> str:
 
 
 def _why_no_retry_helps(listed: Sequence[_ListedCause], causes_count: int) -> str:
-    """Say what of all causes speaks against a retry."""
+    """Say which of all causes speak against a retry."""
     lasting = [entry for entry in listed if entry.cause.retryable is False]
     proofs = [entry.cause.proof for entry in lasting]
     assertions = [entry.cause.count for entry in lasting if _is_assertion(entry)]
@@ -784,7 +794,7 @@ def _why_no_retry_helps(listed: Sequence[_ListedCause], causes_count: int) -> st
     if assertions:
         what = "an assertion" if sum(assertions) == 1 else "assertions"
         return f"a retry won't help, {what} failed{hides}"
-    return f"a retry won't help {len(lasting)} of the {causes_count} causes{hides}"
+    return f"a retry can't fix {len(lasting)} of the {causes_count} causes{hides}"
 
 
 def _is_pollution(proof: Proof | None) -> bool:
@@ -840,7 +850,7 @@ def _package_words(cause: CauseSummary) -> str:
     if origin is None or origin.package is None or origin.owner == "pytest":
         return ""
     owner = f" ({origin.owner})" if origin.owner == cause.owner else ""
-    return f" in {origin.package}{owner}"
+    return f", raised in {origin.package}{owner}"
 
 
 def _unfinished_words(report: FailureReport, paths: ShownPaths) -> str:

@@ -1,4 +1,4 @@
-"""Cut a report to a size, as where a disk has little room."""
+"""Cut a report to a size, for example for a disk that is nearly full."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ MAX_NAME_BYTES: Final = 255
 """What Linux, macOS and their usual file systems allow a name to have."""
 
 _BETWEEN: Final = os.urandom(16).hex()
-"""Stands between the items of a list while it is encoded; nobody can know it and write the same."""
+"""Stands between the items of a list while it is encoded; no text can guess it."""
 _ENCODED_BETWEEN: Final = f', "{_BETWEEN}", '
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})

@@ -321,7 +321,7 @@ def _opened_record(
 ) -> Iterator[tuple[Folder | None, str | None, ProcessEnd]]:
     """Yield the folder of a record, a sentence about what can't be removed of it, and the end.
 
-    What nobody has seen of that end is what the record has of it.
+    Where nothing else is known of that end, the record decides.
     """
     try:
         folder = open_folder(path)

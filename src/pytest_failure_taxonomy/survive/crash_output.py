@@ -1,4 +1,4 @@
-"""What a process that died has left of its last moments: where it crashed, and its last output.
+"""Read what a dead process left: where it crashed, and its last output.
 
 faulthandler writes the stacks of a crash to a file of the record. The user sees them on
 stderr, as without this plugin, because whoever reads the file writes them there. What a
@@ -244,7 +244,7 @@ def _open_captured(process_id: int, descriptor: int) -> int | None:
 
 
 def show_dump(dump: bytes, descriptor: int, seconds: float = SHOWN_SECONDS) -> None:
-    """Write what faulthandler has written to the user's stderr, unless nobody reads that."""
+    """Copy faulthandler's output to the user's stderr, unless nothing reads that."""
     with suppress(OSError, ValueError, AttributeError):
         poller = select.poll()
         poller.register(descriptor, select.POLLOUT)

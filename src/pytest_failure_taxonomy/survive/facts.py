@@ -522,7 +522,7 @@ def with_stalls(
 def stalled_activities(
     observed: Observed | None, ended_ns: int | None, *, is_over: bool
 ) -> tuple[evidence.SeenStall, ...]:
-    """Return what was stalled and is no test."""
+    """Return what was stalled apart from tests."""
     if observed is None:
         return ()
     return tuple(

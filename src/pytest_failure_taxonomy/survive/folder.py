@@ -63,7 +63,7 @@ def remove_record(folder: Folder, *, only_looks: bool = False) -> str | None:
     if not left:
         return None
     names = listed([safe_text(name, _MAX_NAME) for name in left], _MAX_NAMES)
-    return f"{safe_text(str(folder.path))} stays: it holds what no record has ({names})"
+    return f"{safe_text(str(folder.path))} stays: it holds files that belong to no record ({names})"
 
 
 def why_it_stays(folder: Path, error: OSError) -> str:

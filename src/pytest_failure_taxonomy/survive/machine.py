@@ -44,7 +44,7 @@ _METADATA_FOLDER: Final = re.compile(
 _MAX_DISTRIBUTIONS: Final = 2_000
 _SEED: Final = re.compile("[0-9]{1,18}")
 _UNASKED: Final = "default:"
-"""How pytest-random-order's seed begins where nobody has given one."""
+"""How pytest-random-order's seed begins if the user has given none."""
 
 
 def describe_environment(
@@ -116,7 +116,7 @@ def find_path_of_start(folder: Path, rootdir: Path) -> str | None:
 
 
 def plan_of(config: Any) -> Plan:
-    """Return what the config of a run says of its seeds, and of how xdist distributes its tests."""
+    """Return from the config of a run its seeds, and how xdist distributes its tests."""
     shuffled = str(config.getoption("random_order_seed", ""))
     is_unasked = shuffled.startswith(_UNASKED)
     if is_unasked and not config.getoption("random_order_enabled", None):

@@ -134,7 +134,7 @@ def _is_free(message: Mapping[str, str | None]) -> bool:
 
 
 def _pytest_around() -> str:
-    """Return what tells the test or worker of another pytest that this process is a part of."""
+    """Return what identifies the test or worker of another pytest that this process belongs to."""
     return " ".join(os.environ.get(name, "-") for name in _SET_BY_PYTEST)
 
 

@@ -1,4 +1,4 @@
-"""What another process has seen of a run while it lived: what was stalled, and its memory.
+"""What another process saw of a running pytest: what was stalled, and its memory.
 
 Both are files of the record that the watcher writes. A test may have written anything
 into them.
@@ -50,7 +50,7 @@ def words_of_subject(stall: evidence.SeenStall) -> str:
 
 
 def words_of_stall(stall: evidence.SeenStall) -> str:
-    """Return the line that tells of what makes no progress."""
+    """Return the line about what makes no progress."""
     state = stall.stall.state
     what = words_of_subject(stall)
     verb = _VERBS.get(state)
@@ -63,7 +63,7 @@ def words_of_stall(stall: evidence.SeenStall) -> str:
 
 
 def read_observed(folder: Folder) -> Observed:
-    """Return what the record in a folder has of it; nothing if it can't be read."""
+    """Return it from the record in a folder; nothing if it can't be read."""
     with suppress(OSError):
         return parse_observed(folder.read(OBSERVED, MAX_OBSERVED_BYTES))
     return Observed()
@@ -97,14 +97,14 @@ def write_observed(folder: Folder, content: bytes) -> None:
 
 
 def read_memory(folder: Folder) -> evidence.MemorySeen | None:
-    """Return what the record in a folder has of it; `None` if nothing can be read."""
+    """Return it from the record in a folder; `None` if nothing can be read."""
     with suppress(OSError):
         return parse_memory(folder.read(MEMORY, MAX_MEMORY_BYTES))
     return None
 
 
 def parse_memory(content: bytes) -> evidence.MemorySeen | None:
-    """Return what was seen, from JSON; `None` for what can't be understood."""
+    """Return it from JSON; `None` if that can't be understood."""
     with suppress(ValueError, TypeError, RecursionError):
         seen = RECORD.decode(evidence.MemorySeen, json.loads(content))
         fields = to_dict(seen).values()
@@ -119,7 +119,7 @@ def parse_memory(content: bytes) -> evidence.MemorySeen | None:
 def oom_kill_of(
     process_id: int, since_ns: int, until_ns: int
 ) -> evidence.OomKill | None:
-    """Return what the kernel's log says of a process that it killed for want of memory."""
+    """Return what the kernel's log says of a process that it killed for lack of memory."""
     victim = find_oom_victim(process_id, since_ns / 1e9, until_ns / 1e9)
     if victim is None:
         return None

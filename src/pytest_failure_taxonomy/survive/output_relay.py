@@ -1,4 +1,4 @@
-"""Keep what a command prints on its way to where it goes, where that is not a file (Linux).
+"""Record what a command prints to a pipe, a socket or a terminal, and pass it on (Linux).
 
 Our pipe stands in front of one of the user's, and a pseudo-terminal in front of a terminal, so
 that the command still sees one and shows its colours. stdin stays the user's: Ctrl+C and what is
@@ -234,7 +234,7 @@ class OutputRelay:
         return ready
 
     def _leave_to_a_fork(self) -> None:
-        """Let another process pass on what comes later; it ends when nobody can write any more."""
+        """Let another process pass on later output; it ends when no process can write any more."""
         with suppress(OSError):
             if os.fork():
                 return

@@ -261,7 +261,7 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
     parsed = _parse_events(events, notes)
     if not parsed or parsed[0][0] != "run":
         raise ReportError(
-            f"{where}: the record has no beginning; nothing can be read from it"
+            f"{where}: the record has no beginning, so nothing can be read from it"
         )
     header = _parse_header(parsed[0][1], run_id, where)
     nodeids: list[str] = []

@@ -81,7 +81,7 @@ class Absence:
     """Why a pytest has not recorded its run."""
 
     words: str
-    """One line: what is wrong, and how to mend it."""
+    """One line: what is wrong, and how to fix it."""
     has_pytest: bool = True
     """The interpreter has pytest."""
     lacks_us: bool = False
@@ -253,7 +253,7 @@ def timestamp(at: datetime) -> str:
 def _evidence_of_output(
     command: Command, end: CommandEnd, seen: ProcessEnd, *, was_pytest: bool
 ) -> RunEvidence | None:
-    """Return what the output of a command tells, with the end of its process.
+    """Return the evidence from the output of a command and the end of its process.
 
     A command that has succeeded is not asked what it said. Only the counts of a pytest
     that looks finished are taken then: a plugin may have changed what it prints.
@@ -285,7 +285,7 @@ def _evidence_of_output(
 
 
 def _told_by_exit_code(command: Command, seen: ProcessEnd) -> ToolMessage | None:
-    """Return what an exit code that only Docker and Podman have says without any output."""
+    """Return the meaning of an exit code that only Docker and Podman have, without any output."""
     names = [Path(word).name for word in command.words[: _MAX_RUNNER_WORDS + 1]]
     program = next((name for name in names if name not in _RUNNERS), "")
     if seen.exit.code != _OF_CONTAINERS or program not in ("docker", "podman"):

@@ -315,7 +315,7 @@ class StalledRun:
 
 
 def _spawn_orphan(command: list[str]) -> int:
-    """Start a command that is nobody's child, and return its process id."""
+    """Start a command that is not a child of this process, and return its process id."""
     script = '"$@" >/dev/null & echo $!'
     try:
         shell = subprocess.run(  # noqa: S603 - this Python, with a script of ours

@@ -1,4 +1,4 @@
-"""The kernel's log, and which processes it says were killed for want of memory.
+"""The kernel's log, and which processes it says were killed for lack of memory.
 
 Reading it takes a privilege on most systems, and in most containers there is none.
 Where it can be read it is the only place that says for certain who was killed, and how
@@ -40,7 +40,7 @@ _GROUP_BEFORE_4_20: Final = "Memory cgroup out of memory: Kill process "
 
 
 class OomVictim(NamedTuple):
-    """A process that the kernel killed for want of memory."""
+    """A process that the kernel killed for lack of memory."""
 
     pid: int
     """In the first namespace."""

@@ -98,7 +98,7 @@ class FileLock:
 
 
 def _read_owner(descriptor: int) -> dict[str, Any]:
-    """Return whom the file of a lock names; nothing if it names nobody."""
+    """Return the process that a lock's file names; nothing if it names none."""
     try:
         owner = json.loads(os.read(descriptor, _MAX_LOCK_BYTES))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Where the tasks of an asyncio loop wait, while the thread itself stands in the loop's selector.
+"""Find where the tasks of an asyncio loop wait, while its thread is in the loop's selector.
 
 Nothing here imports asyncio: where no test has, there is no loop.
 """
@@ -19,7 +19,7 @@ from typing import Any, Final
 
 MAX_TASKS: Final = 20
 MAX_FRAMES: Final = 100
-"""Tasks that are told, and frames of each."""
+"""How many tasks are reported, and how many frames of each."""
 LOOP_FILES: Final = tuple(
     os.path.join("asyncio", name) for name in ("base_events.py", "runners.py")
 )

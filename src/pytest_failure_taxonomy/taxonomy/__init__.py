@@ -21,7 +21,7 @@ def packaged(name: str) -> str:
 
 @cache
 def packaged_table(name: str) -> dict[str, Any]:
-    """Return the content of `data/NAME.toml`, which nobody changes."""
+    """Return the content of `data/NAME.toml`; do not change it."""
     return parsed(packaged(f"{name}.toml"))
 
 

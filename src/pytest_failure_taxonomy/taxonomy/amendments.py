@@ -1,4 +1,4 @@
-"""What else becomes known of a run's failures, and what follows from it.
+"""Add what becomes known later about a run's failures, and draw the conclusions.
 
 The history, experiments and benches propose; this is the one place besides the judge that decides
 whether a retry helps, who is charged, which cause comes first and what is recommended.
@@ -255,7 +255,7 @@ def _name_other_failure(run: RunEvidence) -> str:
         (run.errors or run.mismatch, "there were errors outside of tests"),
         (run.unrecorded, "pytest has counted failures that could not be recorded"),
         (has_lost_worker, "a worker died without a test"),
-        (run.uncounted, "a plugin has counted failures that are none of a test"),
+        (run.uncounted, "a plugin counted failures that belong to no test"),
         (is_cut_short, "tests are missing"),
         (has_other_code, f"exit code {run.exit.code}"),
     )

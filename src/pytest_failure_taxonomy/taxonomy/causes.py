@@ -1,4 +1,4 @@
-"""Gather what failed by what is to be fixed, and say it in one sentence each.
+"""Group failures by what to fix, and describe each cause in one sentence.
 
 A fingerprint tells which failures are one and the same; several of them can have one
 cause, such as a package that is not installed, and a run can have several causes. Every
@@ -178,7 +178,7 @@ def gather_causes(
 
     Failures of one fingerprint are in one cause, unless they say that different things
     are to be fixed, such as two hosts that one function asks. Of equals, those of which
-    it is known what is to be fixed are first, then what failed first.
+    it is known what to fix are first, then what failed first.
 
     Args:
         findings: all of a run, in the order of the evidence. What was only said, as by
@@ -223,7 +223,7 @@ def gather_causes(
 
 
 def _identity_of(finding: Finding) -> Hashable:
-    """Return all by which failures of one fingerprint can differ in what is to be fixed."""
+    """Return all by which failures of one fingerprint can differ in what to fix."""
     failure = finding.failure
     if failure is None:
         return finding.fingerprint, None
@@ -264,7 +264,7 @@ def _things_named(failure: TestFailure) -> frozenset[str]:
 
 
 def recognise(found: Finding) -> Diagnosis | None:
-    """Return what is to be fixed if a finding tells it; `None` if nobody knows."""
+    """Return what to fix if a finding tells it; `None` if that is not known."""
     failure = found.failure
     if failure is None:
         return None
@@ -376,7 +376,7 @@ def _cause(
 
 
 def in_order(causes: Iterable[Cause]) -> tuple[Cause, ...]:
-    """Return causes in the order in which they are shown; of equals, the first is the first."""
+    """Return causes in the order in which they are shown; equal ones keep their order."""
     return tuple(sorted(causes, key=_place_of_cause))
 
 
@@ -445,7 +445,7 @@ def whether_retry_helps(answers: Iterable[bool | None]) -> bool | None:
 
 
 def headline_of_run(causes: Sequence[Cause], run: evidence.RunEvidence) -> str:
-    """Return what failed in one line: the one cause there is, or how many there are."""
+    """Return in one line what failed: the only cause, or how many causes there are."""
     failed = _failed_in_words(causes, run)
     first = causes[0]
     if len(causes) == 1:
@@ -618,7 +618,7 @@ def _files_in_words(members: _Members, sentence: str) -> str:
 def _import_in_words(failure: evidence.Failure | None, file: str, sentence: str) -> str:
     """Return the place in the user's code that a file's import came to, in brackets.
 
-    Nothing is said of it where that is the file itself, or where the sentence names it.
+    Nothing is added if that is the file itself, or if the sentence names it.
     """
     at = ""
     if isinstance(failure, CollectionFailure) and failure.location is not None:
@@ -690,7 +690,7 @@ def _is_elsewhere(failure: TestFailure, function: str) -> bool:
 
 
 _USERS: Final = ("test", "conftest", "project")
-"""Owners of code in which something is to be mended."""
+"""Owners of code in which something is to be fixed."""
 _ELSEWHERE: Final = re.compile("[/<]|[A-Za-z]:|.*(?:site|dist)-packages/")
 """How the paths of pytest, of libraries and of no file begin."""
 _REFUSALS: Final = TYPES_OF_PYTEST | OUTCOMES | {PYTESTS_REFUSAL}
@@ -700,7 +700,7 @@ _REFUSALS: Final = TYPES_OF_PYTEST | OUTCOMES | {PYTESTS_REFUSAL}
 def _whether_retry_helps_one(
     found: Finding, diagnosis: Diagnosis | None, hung_at: dict[Hashable, str | None]
 ) -> bool | None:
-    """Return what a rule of the user's says, else what is known of the cause, or the kind.
+    """Return what a user's rule says, else what is known about the cause, or the kind.
 
     Args:
         found: one of a cause's findings.
@@ -733,7 +733,7 @@ def _whether_retry_helps_one(
 
 
 def _in_own_words(failure: evidence.Failure) -> str:
-    """Return what nobody recognises in its own words; a failed check needs no exception's name."""
+    """Return an unrecognised failure in its own words; a failed check needs no exception's name."""
     said = failure.attributed if isinstance(failure, TestFailure) else None
     if said is not None and said.source == "test" and said.detail:
         return one_line(said.detail)
@@ -821,7 +821,7 @@ def _place_in_words(place: evidence.Location | None) -> str:
 
 
 def _key_of(finding: Finding) -> str:
-    """Return what failures have in common that one change fixes, where nobody recognises it."""
+    """Return what unrecognised failures that one change fixes have in common."""
     failure = finding.failure
     raised = None if failure is None else failure.exception
     if raised is not None:
@@ -849,7 +849,7 @@ def _key_of_fixture(raised: evidence.RaisedException, finding: Finding) -> str:
 
 
 def _key_in_foreign_code(raised: evidence.RaisedException) -> str:
-    """Return what refusals of one function have in common, whichever line of the user's meets them.
+    """Return what refusals of one function have in common, whichever line calls it.
 
     Return an empty text for what the user's own code has raised, for checks that a
     library makes for a test, such as `numpy.testing` or `pytest.raises`, and where

@@ -50,7 +50,7 @@ def charge_of(
         kind: of the failure.
         reason: that the kind refines.
         stage: the step of an attempt in which it failed.
-        owner: who has to mend it, or whose code raised it; `None` where that is not
+        owner: who has to fix it, or whose code raised it; `None` where that is not
             known.
         raised: the name of its exception's class; of a bench's case, of the one that
             its system raised, or else the code of its failure mode.

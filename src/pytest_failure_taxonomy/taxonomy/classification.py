@@ -36,7 +36,7 @@ MAX_TEXT_READ: Final = 20_000
 """Characters of a log's text that are searched for a failure type."""
 
 _LASTING: Final = frozenset({FailureType.VERIFICATION_FAILED, FailureType.BROKEN_BUILD})
-"""Types of failures that running the same again does not mend."""
+"""Types of failures that running the same again does not fix."""
 
 _BUILD: Final = FailureType.BROKEN_BUILD
 _CHECK: Final = FailureType.VERIFICATION_FAILED
@@ -309,7 +309,7 @@ def _type_with_text(
 
 
 def name_libraries(run: evidence.RunEvidence) -> evidence.RunEvidence:
-    """Return the run with what well-known libraries' exceptions mean, if nobody has said it.
+    """Return the run with what exceptions of well-known libraries mean, unless that is known.
 
     To be asked after the user's rules.
     """

@@ -1,4 +1,4 @@
-"""Whose code a file is, as far as names tell: for frames of a process and of a text alike."""
+"""Tell from its name whose code a file is, for frames of a process and of a text."""
 
 from __future__ import annotations
 

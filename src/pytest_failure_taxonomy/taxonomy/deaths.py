@@ -81,7 +81,7 @@ from outside.
 
 
 def judge_death(run: evidence.RunEvidence) -> Finding:
-    """Say how a process ended that left its session unfinished, where, and what it was at."""
+    """Say how a process that left its session unfinished ended, where, and what it was doing."""
     died = _judge_end(run.exit)
     nodeid = died.nodeid
     headline = died.headline
@@ -111,11 +111,11 @@ def _judge_end(end: evidence.ProcessExit) -> Finding:
         return died
     if end.code is not None:
         return _judge_exit(end)
-    headline = "pytest died, and nothing says how"
+    headline = "pytest died in an unknown way"
     return finding(
         "process.vanished",
         "report",
-        "no end of the run has been recorded",
+        "the end of the run was not recorded",
         confidence="likely",
         headline=None if end.source == "none" else headline,
     )
@@ -140,7 +140,7 @@ def _place_of_crash(traces: evidence.Traces | None) -> str:
 
 
 def words_of_activity(activity: evidence.RunningActivity | None) -> str:
-    """Return what a process was at that is no test, to follow "while"; empty if unknown."""
+    """Return what a process was doing outside of tests, to follow "while"; empty if unknown."""
     if activity is None:
         return ""
     if activity.name is None:
@@ -249,7 +249,7 @@ def judge_late_death(
 
 
 def _words_of_passed(counts: evidence.Counts) -> str:
-    """Say what a session came to that ended with exit code 0."""
+    """Say how a session with exit code 0 ended."""
     if not counts.passed:
         return "the session passed"
     every = "all " if counts.passed == counts.collected > 1 else ""
@@ -317,7 +317,7 @@ def judge_worker(worker: evidence.WorkerEnd) -> Finding:
 def _death_words(worker: evidence.WorkerEnd) -> str:
     """Say in short how an xdist worker died: `died (SIGSEGV)`."""
     if worker.oom_kill is not None:
-        return f"died for want of memory ({words_of_oom_kill(worker.oom_kill)})"
+        return f"was killed for lack of memory ({words_of_oom_kill(worker.oom_kill)})"
     if worker.signal is not None:
         return f"died ({worker.signal}){_place_of_crash(worker.traces)}"
     if worker.exit_code is not None:
@@ -408,7 +408,7 @@ def _worker_words(worker: evidence.WorkerEnd, doing: str) -> str:
     elif worker.exit_code is not None:
         how = f"left with exit code {worker.exit_code}"
     else:
-        how = f"went down: {worker.error or 'no status was to be had'}"
+        how = f"went down: {worker.error or 'no exit status is known'}"
     kill = worker.oom_kill
     if kill is not None:
         how = f"{how}, sent by the kernel's OOM killer ({words_of_oom_kill(kill)})"
@@ -473,7 +473,7 @@ def _judge_kill(end: evidence.ProcessExit) -> Finding:
         headline = f"{known_kinds()['process.oom'].one}: {kill}"
         return finding("process.oom", "kernel log", words, headline=headline)
     if end.out_of_memory:
-        words = "SIGKILL; the cgroup counts one more process killed for want of memory"
+        words = "SIGKILL; the cgroup counts one more process killed for lack of memory"
         words = f"{words}{last}"
         return finding("process.oom", "cgroup oom_kill", words, confidence="likely")
     words = end.signal or f"exit code {end.code}, which stands for SIGKILL"
@@ -489,7 +489,7 @@ def _judge_kill(end: evidence.ProcessExit) -> Finding:
 def _limit_words(limit: evidence.TimeLimit) -> str:
     budget = f"{limit.budget_seconds:g} s that {limit.owner} allows were used up"
     if limit.elapsed_seconds is None:
-        return f"the {budget}, to go by the exit code"
+        return f"the {budget}, judging by the exit code"
     return f"{limit.elapsed_seconds:.2f} s of the {budget}"
 
 
@@ -508,7 +508,7 @@ differ. With 0 a plugin has ended it."""
 def judge_command(
     code: int, source: str, *, is_pytest: bool, refusal: evidence.RunError | None = None
 ) -> Iterator[Finding]:
-    """Yield what can be concluded from the exit code of a command.
+    """Yield what follows from the exit code of a command.
 
     Args:
         code: the exit code.

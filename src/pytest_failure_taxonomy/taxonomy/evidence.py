@@ -1,4 +1,4 @@
-"""What was seen of a run, as frozen values. What it means is for the judge to say.
+"""What was seen of a run, as frozen values. The judge decides what it means.
 
 Every value here is plain data of the standard library, so that it can come from the
 live plugin, from a record on disk or from a log alike.
@@ -235,7 +235,7 @@ class Attribution:
     charge_to: str | None = None
     """Whom it is charged to; `None` where the table decides."""
     count: Positive = 1
-    """Of how many failures a report says it; 1 for that of one failure."""
+    """How many failures it is said of; 1 for the attribution of one failure."""
 
 
 @value
@@ -379,8 +379,8 @@ class Stall:
     seconds: Seconds
     """How long it had made no progress."""
     where: str | None
-    """The innermost place that says something, such as `acquire (tests/test_x.py:6)`;
-    `None` if it can't be read."""
+    """The innermost place that is known, such as `acquire (tests/test_x.py:6)`; `None` if it can't
+    be read."""
     stack: str | None
     """What the threads were at, the one that stalled first; `None` if it can't be read;
     capped."""
@@ -478,7 +478,7 @@ class MemorySeen:
 
 @value
 class OomKill:
-    """What the kernel's log says of a process that it killed for want of memory."""
+    """What the kernel's log says of a process that it killed for lack of memory."""
 
     rss_bytes: int
     """What the process used."""
@@ -522,10 +522,10 @@ class InFlightTest:
     elapsed_seconds: Seconds | None
     """How long it had been running; `None` where the time of the end can't be known."""
     stall: Stall | None = None
-    """What it was stalled at; `None` if it made progress, or nobody looked."""
+    """How it was stalled; `None` if it made progress, or if that was not checked."""
     output: str | None = None
-    """The last that it wrote to its captured standard output and error; `None` if it
-    wrote nothing or that is not known."""
+    """The end of its captured standard output and error; `None` if it wrote nothing, or if that is
+    not known."""
     stack: str | None = None
     """The frames of the thread that crashed, the deepest first; `None` if none did."""
     location: Location | None = None
@@ -547,7 +547,7 @@ class TestRun:
     start_seconds: Seconds | None
     """When it started, after the start of the run; `None` if it is not known."""
     duration_seconds: Seconds | None
-    """Of setup, call and teardown together; `None` if it is not known."""
+    """The time of setup, call and teardown together; `None` if it is not known."""
     worker: str | None = None
     """Id of the xdist worker that ran it; `None` without xdist."""
 
@@ -592,8 +592,8 @@ class Counts:
     """Counts of a run, in the words of pytest's last line.
 
     `flaky`, `timed_out`, `crashed` and `collection_errors` count tests and nodes that are in
-    `passed`, `failed` or `errors` already. The judge needs none of them but `flaky`; they
-    are counted for the report, as are `in_flight` and `not_run`.
+    `passed`, `failed` or `errors` already. The judge needs only `flaky` of them; they are counted
+    for the report, as are `in_flight` and `not_run`.
     """
 
     collected: Count = 0
@@ -874,12 +874,12 @@ class GitState:
     """The branch; `None` if none is checked out and no CI system says which one it is.
     """
     dirty: bool | None = None
-    """Whether files have been changed since; `None` if nobody has looked."""
+    """Whether files have been changed since; `None` if that was not checked."""
 
 
 @value
 class Repository:
-    """Whose commits they are."""
+    """The repository of a run's commits."""
 
     name: str
     """Such as `owner/name`, of the remote `origin`; else the folder's name."""
@@ -910,11 +910,10 @@ def python_options(line: str) -> str:
 
 @value
 class Surroundings:
-    """What a run had besides its arguments that a command which repeats it has not."""
+    """What a run had besides its arguments, and a command that repeats it lacks."""
 
     variables: tuple[str, ...] = ()
-    """Names of the environment variables that are set from which pytest takes
-    options."""
+    """Names of the environment variables that were set and from which pytest takes options."""
     cache: bool = True
     """Whether pytest's cache knows what has failed."""
     folder: str | None = None

@@ -1,4 +1,4 @@
-"""Tell the sort of a failure from a text, where a text is all that is known.
+"""Tell the type of a failure from a text, if the text is all that is known.
 
 The exceptions that tracebacks in it name stand at the head of a line. The lines are
 read once. After a head, the lines up to the next traceback, stack or section belong to

@@ -1,4 +1,4 @@
-"""Tell which failures are one and the same, and gather them in groups.
+"""Tell which failures are the same, and group them.
 
 A fingerprint is a hash of what stays when a failure happens again: see
 docs/explanation/causes.md for the rule and its reasons. What is taken out of a

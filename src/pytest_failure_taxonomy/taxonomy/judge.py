@@ -555,7 +555,7 @@ def _from_session(
         ("interrupt.stopped", lacking.interruptions),
     ):
         if count:
-            detail = f"{count} counted, but what happened could not be written down"
+            detail = f"{count} counted, but what happened could not be recorded"
             yield finding(
                 kind,
                 "record",

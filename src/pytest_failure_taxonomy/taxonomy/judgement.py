@@ -81,8 +81,7 @@ class FailureReason(StrEnum):
     def from_pytest_exit_code(cls, exit_code: int) -> FailureReason | None:
         """Return the reason that pytest's exit code alone stands for.
 
-        The code is taken as the table has it: a negative return code of `subprocess`
-        goes through `exit_code_from_returncode` first.
+        Pass a negative return code of `subprocess` through `exit_code_from_returncode` first.
 
         Args:
             exit_code: the status a shell would show, 0 to 255.
@@ -357,7 +356,7 @@ def describe_kind(name: str, reason: FailureReason) -> Kind:
 
 
 class FailureType(StrEnum):
-    """Sort a failure by what recovering from it takes."""
+    """Classify a failure by what it takes to recover from it."""
 
     BROKEN_BUILD = "BROKEN_BUILD"
     VERIFICATION_FAILED = "VERIFICATION_FAILED"
@@ -424,8 +423,8 @@ def is_circular_fix(approach: str, earlier_approaches: Sequence[str]) -> bool:
 
     Args:
         approach: The approach of this attempt, in words.
-        earlier_approaches: Those of earlier attempts at the same subtask, the oldest
-            first.
+        earlier_approaches: The approaches of earlier attempts at the same subtask, the
+            oldest first.
 
     Raises:
         TypeError: `approach` is not a string, or `earlier_approaches` is one.
@@ -497,9 +496,9 @@ def recovery_of_failure(
 ) -> RecoveryAction:
     """Recommend the next step after a failure in a report, in agreement with its `retryable`.
 
-    A retry is never recommended if it can't help, and comes first if it can. If that
-    isn't known, the type alone decides; of a command that failed, nobody knows why, so
-    somebody has to read what it printed.
+    A retry is never recommended if it can't help, and comes first if it can. If that isn't known,
+    the type alone decides; if a command failed for an unknown reason, somebody has to read what it
+    printed.
 
     Args:
         failure_type: The type of the failure.
@@ -666,12 +665,12 @@ class FailureJudgement:
 
 @value
 class GroupHistory:
-    """What earlier runs say of a group of failures, or of a cause."""
+    """What earlier runs say about a group of failures, or about a cause."""
 
     state: Literal["new", "came_back", "known", "flaky"]
-    """`new` if no earlier run had it, `came_back` if it was gone in a run between, `known`
-    if the last run had it, `flaky` if its tests pass and fail on one commit or change
-    their minds."""
+    """`new` if no earlier run had it, `came_back` if it was gone in a run between, `known` if the
+    last run had it, `flaky` if its tests pass and fail on one commit or often change between the
+    two."""
     first_seen: Time | None
     """The start of the first run that had it; `None` for a new one."""
     runs: Count
@@ -686,7 +685,7 @@ class GroupHistory:
     flaky_failures: Count = 0
     """In how many of `flaky_runs` the flakiest of its tests failed."""
     flaky_runs: Count = 0
-    """Of how many runs that test's outcome is known."""
+    """In how many runs the outcome of that test is known."""
 
 
 @value
@@ -713,18 +712,18 @@ class Counterfactual:
 
 @value
 class Proof:
-    """What an experiment says of a cause."""
+    """What an experiment says about a cause."""
 
     type: ProofType
     """What was tried."""
     status: Literal["proven", "refuted", "suspected", "undecided"]
-    """What came of it."""
+    """The result."""
     nodeids: tuple[str, ...]
     """Node ids of the tests that it names besides the one that fails: those that leave
     something behind, or that set up what it needs; in their order."""
     state: str | None
-    """What differs where it fails, or the commit since which it does; where nothing was
-    decided, why; `None` where there is no more to say."""
+    """The condition under which it fails, or the commit since which it fails; if nothing was
+    decided, the reason; `None` where there is no more to say."""
     runs: Count
     """How many runs it took under the conditions in which it fails."""
     failed: Count
@@ -734,13 +733,12 @@ class Proof:
     interval: Interval | None
     """The exact 95 % interval of the share of `runs` that fails; `None` without a share."""
     command: str | None
-    """What repeats it; `None` where nothing does."""
+    """The command that runs it again; `None` if there is none."""
     suspicions: tuple[str, ...]
-    """What was seen besides and is not proven, in words, in the order in which it was
-    tried."""
+    """What was also seen and is not proven, in words, in the order in which it was tried."""
     commit: str | None = None
-    """The commit since which it fails so, in words, where that was proven besides;
-    `None` else."""
+    """The commit since which it fails in this way, in words, if that was proven as well; else
+    `None`."""
     known_since: Time | None
     """When an earlier run's experiment said it; `None` if one on this run did."""
 
@@ -774,7 +772,7 @@ class BaseComparison:
 
 @value
 class Group:
-    """Failures that are one and the same, as far as that can be told."""
+    """Failures that are the same, as far as that is known."""
 
     fingerprint: str
     """What its failures have in common."""
@@ -791,7 +789,7 @@ class Group:
     owner: CodeOwner | None = None
     """Whose code most of its failures were raised in; `None` if that is not known."""
     history: GroupHistory | None = None
-    """What earlier runs say of it; `None` if the run keeps no history."""
+    """What earlier runs say about it; `None` if the run has no history."""
 
 
 @value
@@ -902,7 +900,7 @@ class HeldReason:
 
 
 CauseOwner = Literal[CodeOwner, "environment"]
-"""Who has to mend a cause: whose code raised it, or who runs the machine and its
+"""Who has to fix a cause: whose code raised it, or who runs the machine and its
 services."""
 ChargedTo = Literal["subject", "environment", "verifier", "ambiguous"]
 """Whom a score charges a failure to: what is judged, the machine and its services, the
@@ -911,46 +909,46 @@ tests and their harness, or nobody can tell."""
 
 @value
 class Cause:
-    """Failures and endings that are mended by one and the same change."""
+    """Failures and endings that one change fixes."""
 
     key: str
     """The same in any run that has this cause; 16 hexadecimal digits."""
     what: str
     """What is wrong and with what, in one line."""
     fix: str | None
-    """A command or an edit that mends it; `None` where none is known for sure."""
+    """A command or an edit that fixes it; `None` where none is known for sure."""
     reason: FailureReason
     """The reason of most of it."""
     kind: KindName
     """What refines the reason."""
     owner: CauseOwner | None
-    """Who has to mend it: whose code most of it was raised in, or `environment`, who
-    runs the machine and its services; `None` if that is not known."""
+    """Who has to fix it: the owner of the code that raised most of it, or `environment` for the
+    machine and its services; `None` if that is not known."""
     retryable: bool | None
     """Whether the same run again could end differently; `None` if nothing speaks either
     way."""
     failure_type: FailureType = FailureType.UNKNOWN
-    """What sort of recovery it takes."""
+    """The sort of recovery that it needs."""
     count: Positive
     """How many failures and endings it has."""
     nodeids: tuple[str, ...]
     """Node ids of its tests and collectors, each once, in order of occurrence."""
     tests: tuple[str, ...] = ()
-    """Those of tests that failed, in order of occurrence."""
+    """Node ids of the tests that failed, in order of occurrence."""
     files: tuple[str, ...] = ()
-    """Those of what could not be collected, in order of occurrence; empty ones of what has
+    """Node ids of what could not be collected, in order of occurrence; empty where there is
     none."""
     fingerprints: tuple[str, ...]
-    """Of its failures, each once, in order of occurrence."""
+    """The fingerprints of its failures, each once, in order of occurrence."""
     unnamed: Count = 0
     """How many more tests failed whose node ids are not known, or not listed."""
     charge_to: ChargedTo | None = None
     """Whom a score of a harness charges it to: what is judged, the environment, or what
     verifies; `None` where that was not asked."""
     history: GroupHistory | None = None
-    """What earlier runs say of it; `None` if the run keeps no history."""
+    """What earlier runs say about it; `None` if the run has no history."""
     proof: Proof | None = None
-    """What an experiment says of it; `None` without one."""
+    """What an experiment says about it; `None` without one."""
     base: BaseComparison | None = None
     """Whether another revision has it, too; `None` where that was not asked."""
 
@@ -960,7 +958,7 @@ class Verdict:
     """The primary reason of a run, with what speaks for it."""
 
     reason: FailureReason
-    """The reason of the lowest precedence number among those that hold."""
+    """The reason with the lowest precedence number among those that hold."""
     kind: KindName
     """What refines the reason: lower-case words with dots between them, an open
     list."""
@@ -969,7 +967,7 @@ class Verdict:
     confidence: Confidence
     """`certain` if it was seen, `likely` if it was inferred."""
     failure_type: FailureType | None
-    """What sort of recovery it takes; `None` if that was not asked."""
+    """The sort of recovery that it needs; `None` if that was not asked."""
     recovery_action: RecoveryAction | None
     """The recommended next step; `None` if that was not asked."""
     retryable: bool | None
@@ -982,15 +980,15 @@ class Verdict:
     evidence: tuple[Evidence, ...]
     """What speaks for it, in order of occurrence; the first ten pieces."""
     ambiguous: tuple[str, ...] = ()
-    """What else it may have been and can't be told apart, in the order documented for
-    the kind."""
+    """Other kinds that it may have been, in the order documented for the kind; what was seen does
+    not tell them apart."""
     owner: CodeOwner | None = None
     """Whose code most of its failures were raised in; `None` if that is not known."""
     charge_to: ChargedTo | None = None
-    """Whom a score of a harness charges it to: what the first cause of its kind is;
-    `None` where that was not asked."""
+    """Whom the score of a harness charges it to, as the first cause of its kind; `None` where that
+    was not asked."""
     history: GroupHistory | None = None
-    """What earlier runs say of a verdict that is no group's; `None` for others."""
+    """What earlier runs say about a verdict that belongs to no group; `None` for others."""
 
 
 @value

@@ -64,7 +64,7 @@ class Order:
     distribution: str | None
     """The value of xdist's option `--dist`; `None` without workers."""
     truncated: bool
-    """Whether later starts were left out."""
+    """Whether later starts are omitted."""
 
 
 def as_ranges(numbers: Iterable[int]) -> str:
@@ -100,7 +100,7 @@ def read_ranges(text: str) -> list[int]:
 
 
 def digest_of(texts: Iterable[str]) -> str:
-    """Return 16 hexadecimal digits by which one list of texts is told from others."""
+    """Return 16 hexadecimal digits that identify a list of texts."""
     joined = "\0".join(texts).encode("utf-8", "backslashreplace")
     return blake2s(joined, digest_size=8).hexdigest()
 

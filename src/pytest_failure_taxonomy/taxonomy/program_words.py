@@ -28,7 +28,7 @@ _SIGNS: Final = (
     *("CompletedProcess(", "function system>", "function call at "),
     *("returncode", "exit code", "exit status", "exit_code", "git"),
 )
-"""One of them is in what is said of a program by whoever started it."""
+"""One of them is in the words about a program by the one that started it."""
 
 
 def is_about_a_program(message: str) -> bool:

@@ -1,4 +1,4 @@
-"""Recognise what is to be fixed from what an exception is, holds and was raised from.
+"""Recognise what to fix from what an exception is, holds and was raised from.
 
 The table is `data/diagnoses.toml`; it says how a row is read. It is parsed, and this
 module loaded, when the first failure comes that a row could know: a failed assertion of
@@ -68,10 +68,10 @@ _Values = dict[str, str]
 
 @value
 class Diagnosis:
-    """What is to be mended, as far as one failure tells it."""
+    """What to fix, as far as one failure tells it."""
 
     key: str
-    """In words, the same for all failures that the same change mends: `import
+    """In words, the same for all failures that the same change fixes: `import
     cachetools`."""
     what: str
     """One line without a place: `nothing listens on 127.0.0.1:5439`."""
@@ -162,7 +162,7 @@ class _Row(NamedTuple):
 
 
 def ask_table(failure: Failure, found: Finding) -> Diagnosis | None:
-    """Return what is to be fixed if a failure tells it; `None` if nobody knows.
+    """Return what to fix if a failure tells it; `None` if that is not known.
 
     Of a chain of exceptions the root is asked first. What an exception was raised after
     counts only if it is a wrapper; what it was raised `from`, if that is the
@@ -185,7 +185,7 @@ def ask_table(failure: Failure, found: Finding) -> Diagnosis | None:
 
 
 def _values_of(failure: Failure, found: Finding, links: Sequence[_Link]) -> _Values:
-    """Return what sentences can quote of a failure, whichever of its exceptions counts."""
+    """Return the values of a failure that sentences can quote, whichever exception counts."""
     values = {
         "fingerprint": found.fingerprint or found.detail,
         "kind": found.kind,
@@ -235,7 +235,7 @@ def _links_of(failure: Failure) -> list[_Link]:
 
 
 def _links_with_output(links: Sequence[_Link]) -> Iterator[_Link]:
-    """Yield exceptions, and after each what the program printed that it tells of.
+    """Yield exceptions, and after each the output of the program that it is about.
 
     A line such as `ModuleNotFoundError: No module named 'x'` is an exception of a
     Python that was started. What was captured is the program's own voice, whoever
@@ -352,7 +352,7 @@ def _errno_of(link: _Link, message: str) -> _Values:
 
 
 def _simulated(link: _Link) -> Diagnosis:
-    """Say of an exception that it is none of the environment's, and who raised it."""
+    """Say that an exception is not the environment's, and who raised it."""
     raiser = link.raiser or ""
     if not raiser.startswith("unittest."):
         raiser = raiser.partition(".")[0]
@@ -438,7 +438,7 @@ def _site(values: _Values) -> str:
 
 
 def _page(values: _Values) -> str:
-    """Return what was asked of a server, without a user, a password and a query."""
+    """Return the URL that a server was asked for, without user, password and query."""
     page = _site(values)
     url = re.match(_URL, values.get("url", ""))
     if url:
@@ -538,7 +538,7 @@ _DERIVED: Final[Mapping[str, Callable[[_Values], str]]] = {
 
 @cache
 def _head() -> dict[str, Any]:
-    """Return what stands before the rows: lists of names, and tables to look up."""
+    """Return the entries before the rows: lists of names, and tables to look up."""
     return parsed(_blocks()[0])
 
 
@@ -591,7 +591,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 _REFUSED: Final = r"unrecognized arguments: (?P<options>.+?)(?: \(from .+\))?$"
 NOT_LOADED: Final = "is installed but not loaded"
-"""What is said of a plugin that is there; installing it would not help."""
+"""The words about a plugin that is installed; installing it would not help."""
 
 
 def distributions_with(sort: str, name: str) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ class ServiceWording(NamedTuple):
     """Its name, for people."""
     pattern: str
     is_vague: bool = False
-    """Something else that is said may say more."""
+    """Another line may say more."""
     codes: tuple[str, ...] = ()
     """What it says in a body of JSON; in a client's own exception, anywhere."""
 

@@ -135,7 +135,7 @@ def _in_normal_form(name: str) -> str:
 
 
 MAX_TOLD: Final = 5
-"""How many entries of one sort are told."""
+"""How many entries of one sort are named."""
 
 
 @value
@@ -234,5 +234,5 @@ def compare_with_known(
             continue
         if any(map(entry.is_of, passed)) and not any(map(entry.is_of, unseen)):
             gone += 1
-            notes.append(f"{name}:{entry.line}: fails no more: {entry.words}")
+            notes.append(f"{name}:{entry.line}: no longer fails: {entry.words}")
     return list(unlisted), notes

@@ -1,4 +1,4 @@
-"""Put the same things the same way: numbers with nouns, stalls, amounts of memory."""
+"""Say the same things in the same words: numbers with nouns, stalls, amounts of memory."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def enumerated(shown: Sequence[str], count: int) -> str:
 
 
 def and_more(rest: int) -> str:
-    """Return what follows some of many things: ` and 3 more`; nothing if it is all."""
+    """Return the words after some of many things: ` and 3 more`; nothing after all of them."""
     if rest <= 0:
         return ""
     return f" and {rest:,} more"
@@ -138,7 +138,7 @@ def cost_words(cost_usd: float) -> str:
 
 
 MAX_WORDS: Final = 240
-"""Characters that what is said of one thing may take."""
+"""How many characters the words about one thing may take."""
 MAX_LINES: Final = 1_500
 """Characters of a stack that a piece of evidence quotes."""
 
@@ -151,14 +151,14 @@ _NO_WORDS: Final = (
 ASYNC_TEST: Final = "async def functions are not natively supported"
 """What pytest says of an async test that no plugin has taken."""
 PLUGINS_FOR_ASYNC: Final = {"asyncio": "pytest-asyncio", "anyio": "anyio"}
-"""Plugins that take only tests which are marked for them, unless they are told otherwise."""
+"""Plugins that run only tests that are marked for them, unless their settings say otherwise."""
 OUTCOMES: Final = frozenset({"Failed", "Skipped"})
 """The same of what pytest raises where a node can't be collected."""
 
 STRICT_XPASS: Final = "[XPASS(strict)]"
 """How pytest's words begin for a test that failed by passing."""
 FIXTURE_ERROR: Final = "FixtureLookupError"
-"""What pytest raises for a fixture that nobody has."""
+"""What pytest raises for a fixture that does not exist."""
 TYPES_OF_PYTEST: Final = frozenset(
     {FIXTURE_ERROR, "CollectError", "ImportPathMismatchError"}
 )
@@ -212,7 +212,7 @@ def words_of_collection_failure(failure: evidence.CollectionFailure) -> tuple[st
 
 
 def words_of_run_error(error: evidence.RunError) -> tuple[str, ...]:
-    """Return what pytest, a conftest or a plugin says of itself, its place included."""
+    """Return what pytest, a conftest or a plugin says about its own error, with the place."""
     words = one_line(error.message)
     return (words,) if words else ()
 
@@ -341,7 +341,7 @@ def words_of_oom_kill(kill: evidence.OomKill) -> str:
         return f"it used {amount}, and the memory of the machine ran out"
     large = "all processes together were"
     if kill.rss_bytes >= ALONE_SHARE * kill.limit_bytes:
-        large = "this process by itself was"
+        large = "this process alone was"
     return f"it used {amount} of its control group: {large} too large"
 
 

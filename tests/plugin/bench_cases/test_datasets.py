@@ -61,7 +61,7 @@ def test_a_module_that_fails_is_a_collection_error(runs: PytestRuns) -> None:
     runs.write(task_class_files({}) | {"bench/echo/cases.py": content})
     run = runs.run("bench", plugins=[BENCH])
     assert run.exit_status == 2
-    expected = "bench/echo/cases.py:5: entry 2: cases() raised SystemExit: 2; mend it"
+    expected = "bench/echo/cases.py:5: entry 2: cases() raised SystemExit: 2; fix it"
     assert expected in "\n".join(run.stdout)
     assert calls(runs) == []
 

@@ -443,7 +443,7 @@ def test_a_beginning_of_several_runs_is_refused(runs: PytestRuns) -> None:
     assert calls(runs) == []
     runs.run("bench", plugins=[BENCH])
     said = refused(runs, "bench", "--bench-resume=20")
-    assert "--bench-resume: 20: 2 runs begin so; name one, such as 20" in said
+    assert "--bench-resume: 20: 2 runs begin like this; name one, such as 20" in said
     assert session in said
 
 

@@ -179,7 +179,7 @@ def test_cases_that_were_lost_run_again_when_the_run_is_continued(
 def test_cases_that_failed_with_the_cause_that_stopped_a_run_run_again(
     runs: PytestRuns, workers: tuple[str, ...]
 ) -> None:
-    """Once the cause is mended, a continued run is as good as a new one."""
+    """Once the cause is fixed, a continued run is as good as a new one."""
     cases = [{"id": f"case-{n:02}", "input": n} for n in range(30)]
     write(runs, cases, "concurrency: 2\n")
     system = (runs.path / "conftest.py").read_text()

@@ -148,7 +148,7 @@ def test_a_case_that_kills_its_parent_costs_the_others_no_score(
     assert (report["counts"]["lost"], report["counts"]["passed"]) == (4, 3)
     assert report["block_severity_failure_modes"] == []
     assert (report["complete"], report["gate"]["verdict"]) == (False, "INCOMPLETE")
-    assert "which of them did it is not known" in "\n".join(run.stdout)
+    assert "it is not known which of them did it" in "\n".join(run.stdout)
     run = runs.run("bench", "--bench-resume", plugins=[BENCH])
     report = only_bench(run)
     assert (report["counts"]["graded"], report["counts"]["passed"]) == (7, 6)
@@ -272,7 +272,7 @@ def test_a_module_that_ends_its_process_is_an_error_of_collection(
     run = runs.run("bench", plugins=[BENCH])
     assert (run.exit_status, run.outcomes) == (2, {"errors": 1})
     words = (
-        f"bench/echo/bench.yaml: sut: named can't be imported ({says}); mend the module"
+        f"bench/echo/bench.yaml: sut: named can't be imported ({says}); fix the module"
     )
     assert words in run.stdout
 

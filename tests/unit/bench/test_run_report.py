@@ -327,7 +327,7 @@ FAILURES = st.builds(
             {"lower_bound_95": 0.99, "min_passed_cases": 10},
             "INCOMPLETE",
             ("1 of 19 cases was not run", "9 cases passed; at least 10 are needed"),
-            id="what more cases could mend",
+            id="what more cases could fix",
         ),
     ],
 )

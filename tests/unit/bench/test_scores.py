@@ -214,7 +214,7 @@ def test_a_text_is_left_alone_where_it_can_be() -> None:
     assert cap("x" * 100, 100) == "x" * 100
     cut = cap("a" * 500 + "z" * 500, 200)
     assert (len(cut) <= 200, cut[0], cut[-1]) == (True, "a", "z")
-    assert "[850 characters left out]" in cut
+    assert "[850 characters omitted]" in cut
 
 
 GOOD: dict[str, Any] = {"passed": True, "score": 0.5, "breakdown": {"correctness": 0.5}}

@@ -96,7 +96,7 @@ def outcomes_of(history: History, outcomes: str, **given: Any) -> None:
     ("outcomes", "given", "expected"),
     [
         ("PPFFF", {}, None),
-        ("PPFFPP", {}, None),  # made and mended
+        ("PPFFPP", {}, None),  # made and fixed
         ("PFPF", {}, (2, 4, 0, 3)),
         ("PPPPPPPPPFPPPF", {}, (2, 14, 0, 3)),  # passes before the first failure count
         ("PF", {"commit": "c" * 40}, (1, 2, 1, 1)),
@@ -317,7 +317,7 @@ def test_since_when_a_test_fails(history: History) -> None:
     assert found.last_passed_commit == f"{3:040x}"
     assert find_since_of_test(history, "test_a") == (found,)
     with pytest.raises(
-        HistoryError, match=r"several tests are called so: .*test_a.*test_b"
+        HistoryError, match=r"several tests have this name: .*test_a.*test_b"
     ):
         find_since_of_test(history, "test_")
     add(history, a_report(6, test_c="passed"))
@@ -334,7 +334,8 @@ def test_a_fingerprint_of_two_projects(three_runs: History) -> None:
     """Both are named; the project's name chooses."""
     fingerprint = find_top(three_runs)[0].fingerprint
     with pytest.raises(
-        HistoryError, match=r"several begin so: .*(shop|farm).*--project"
+        HistoryError,
+        match=r"several fingerprints begin like this: .*(shop|farm).*--project",
     ):
         find_since(three_runs, fingerprint)
     assert find_since(three_runs, fingerprint, project="farm").branches == (

@@ -190,6 +190,6 @@ def test_a_lack_of_tasks_is_told(history: History) -> None:
     ):
         compare_systems(history, first="a", second="c")
     with pytest.raises(
-        HistoryError, match="d: no trial is of such a system; there are: a, b, c"
+        HistoryError, match="d: this system has no trial; systems with trials: a, b, c"
     ):
         compare_systems(history, first="a", second="d")

@@ -150,7 +150,7 @@ def test_many_runs_in_one_transaction(history: History) -> None:
     too_big = replace(too_big, exit=replace(too_big.exit, code=2**70))
     with history.adding() as add:
         assert add(a_report(1, test_a="failed"), "report")
-        with pytest.raises(HistoryError, match=r"^run 0+2: it can't be taken in: "):
+        with pytest.raises(HistoryError, match=r"^run 0+2: it can't be added: "):
             add(too_big, "report")
         assert add(a_report(3, test_b="failed"), "report")
         assert not add(a_report(1, test_a="failed"), "report")

@@ -1,4 +1,4 @@
-"""How many passes show that a test is mended, and what is said of it."""
+"""How many passes show that a test is fixed, and what is said of it."""
 
 from __future__ import annotations
 

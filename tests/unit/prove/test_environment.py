@@ -30,7 +30,7 @@ from tests.helpers.past_runs import a_report
         ("no-such-thing", None, "1.0.post1", ""),
         ("no-such-thing", "2.0", "1!2.0rc1+cu118", ""),
         ("no-such-thing", "2.0", None, "it was added since, and can't be hidden"),
-        ("python", "3.13.0", "3.12.1", "it takes another environment"),
+        ("python", "3.13.0", "3.12.1", "it needs another environment"),
         ("--index-url", "2.0", "1.0", "it is no release"),
         ("a", "2.0", "1.0 --index-url=http://x", "it is no release"),
         ("a", "2.0", "1.0;b", "it is no release"),
@@ -45,7 +45,7 @@ from tests.helpers.past_runs import a_report
             "pytest-failure-taxonomy",
             "2.0",
             "1.0",
-            "the experiments need the one that is installed",
+            "the experiments need the installed one",
         ),
     ],
 )

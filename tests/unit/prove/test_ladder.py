@@ -67,7 +67,7 @@ def test_one_that_pollutes_now_and_then() -> None:
 
 
 def test_what_mends_it_is_said() -> None:
-    """What can't be put back, or does not mend it, is only suspected."""
+    """What can't be put back, or does not fix it, is only suspected."""
     experiments = Simulated(after("test_41"), seed=1)
     experiments.leaves = ("shop.config.RATE = 0.19 (was 0.2)",)
     assert prove(experiments)["state"] == "shop.config.RATE = 0.19 (was 0.2)"
@@ -169,7 +169,7 @@ def test_what_is_known_when_time_runs_out(
 
 
 def test_other_polluters_are_told() -> None:
-    """What is mended alone would leave the failure."""
+    """What is fixed alone would leave the failure."""
 
     def world(before: Sequence[str], _: str) -> float:
         return float("test_41" in before or "test_77" in before)

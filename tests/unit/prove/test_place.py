@@ -41,9 +41,9 @@ def beside(folder: Path, setup: Setup) -> AbstractContextManager[Checkout]:
 class Imports(Experiments):
     """Answers with modules that come from an installation until `sys.path` has another folder."""
 
-    def __init__(self, modules: dict[str, Path], mended_by: Path | None) -> None:
+    def __init__(self, modules: dict[str, Path], fixed_by: Path | None) -> None:
         self._modules = {name: str(path) for name, path in modules.items()}
-        self._mended_by = str(mended_by)
+        self._fixed_by = str(fixed_by)
         self.paths: list[str | None] = []
 
     def run(
@@ -57,7 +57,7 @@ class Imports(Experiments):
         ((name, path),) = conditions.variables
         assert name == "PYTHONPATH"
         self.paths.append(path)
-        modules = {} if path is not None and self._mended_by in path else self._modules
+        modules = {} if path is not None and self._fixed_by in path else self._modules
         return Outcome(
             result="passed", words="", seconds=0.0, answers=({"modules": modules},)
         )

@@ -135,7 +135,7 @@ class Row(NamedTuple):
     key: str
     text: str
     """Its start."""
-    is_mended: bool = True
+    is_fixed: bool = True
     others: tuple[str, ...] = ()
     """The starts of keys that come with it."""
 
@@ -200,7 +200,7 @@ _ROWS: Final = (
         lambda c: c.BIG.append(1),
         "BIG",
         "BIG = list with 6001 elements (was list with 6000 elements)",
-        is_mended=False,
+        is_fixed=False,
     ),
     Row(lambda c: setattr(c, "BIG", []), "BIG", "BIG = [] (was list with 600"),
     Row(lambda c: setattr(c.LOCAL, "x", 3), "LOCAL.x", "LOCAL.x = 3 (was not set)"),
@@ -383,13 +383,13 @@ OTHERS: Final = (
         lambda _: threading.Thread(target=END.wait, name="taxes").start(),
         "the thread taxes",
         "the thread taxes running",
-        is_mended=False,
+        is_fixed=False,
     ),
     Row(
         lambda c: Path(c.__file__).with_name("new.txt").touch(),
         "the file shop/new.txt",
         "the file shop/new.txt added",
-        is_mended=False,
+        is_fixed=False,
     ),
 )
 
@@ -438,11 +438,11 @@ def test_each_part_is_found_said_and_put_back(
             difference = found.pop(row.key, None)
             assert difference is not None, row
             assert difference.text.startswith(row.text), row
-            assert difference.can_be_put_back or not row.is_mended, row
+            assert difference.can_be_put_back or not row.is_fixed, row
             for key in row.others:
                 assert found.pop(key, None) is not None, row
         assert not found, together
-        lasting = {row.key for row in together if not row.is_mended}
+        lasting = {row.key for row in together if not row.is_fixed}
         assert {each.key for each in left} == lasting
 
 

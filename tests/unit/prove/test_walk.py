@@ -156,7 +156,7 @@ def test_the_ends_have_to_be_as_they_are_said_to_be() -> None:
     )
     earlier = Runs(history, 0)
     assert walk(history, earlier) == (
-        "it fails before, too: 1 of 1 at 0; give an earlier commit by --good"
+        "it fails before, too: 1 of 1 at 0; give an earlier commit with --good"
     )
     assert set(earlier.asked) == {0, 8}
 

@@ -103,7 +103,7 @@ def test_a_failing_test() -> None:
         "     |     def test_total():\n"
         "     | >       assert 3 == 4\n"
         "     | E       assert 3 == 4\n"
-        "changed: not known, the run keeps no history\n"
+        "changed: not known: the run has no history\n"
         "in flight: none\n"
         "reproduce: in /home/user/shop\n"
         "  pytest tests/test_cart.py::test_total\n"
@@ -171,7 +171,7 @@ def test_a_run_without_a_failure() -> None:
         "verdict": "no failure",
         "try": "nothing to do",
         "failures": "none",
-        "changed": "not known, the run keeps no history",
+        "changed": "not known: the run has no history",
         "in flight": "none",
         "reproduce": "no single test",
     }
@@ -293,7 +293,7 @@ def test_what_changed() -> None:
     answer = read_answer(report)
     assert answer["changed"] == [
         "1 came back",
-        f"  commit: {'c' * 40} on main, with changes that are not committed",
+        f"  commit: {'c' * 40} on main, with uncommitted changes",
         f"  its tests last passed at: {'a' * 40}",
     ]
     assert (
@@ -481,9 +481,7 @@ def test_a_thousand_failures() -> None:
         answer[-1]
         == f"  and {int(causes) - 10} more causes: failure-taxonomy show --all REPORT"
     )
-    rest = (
-        f"  without: {int(causes) - 5} more commands, which each cause has of its own"
-    )
+    rest = f"  without: {int(causes) - 5} more commands, listed with each cause"
     assert sections["reproduce"][-1] == rest
 
 

@@ -578,7 +578,7 @@ def test_a_summary_fits_into_a_step() -> None:
     text = render("markdown", decode_report(report))
     assert 700_000 < len(text.encode()) < 1024 * 1024
     shown = text.count("#### 2 x")
-    assert f"\n_{500 - shown} causes left out: a summary has no more room._\n\n" in text
+    assert f"\n_{500 - shown} causes omitted: the summary is full._\n\n" in text
     assert "### In flight\n" in text
     found = tags(rendered(text))
     assert found.count("details") == found.count("/details") >= shown

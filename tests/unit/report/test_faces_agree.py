@@ -122,7 +122,7 @@ def test_the_owner_is_the_same_on_all_faces() -> None:
         [owner] for owner in expected
     ]
     lines = [line.text for line in detail_lines(decode_report(report)) if line.tail]
-    assert [re.findall(r" \((\w+)\)$", line) for line in lines] == [
+    assert [re.findall(r" \[(\w+)\]$", line) for line in lines] == [
         [owner] for owner in expected
     ]
 
@@ -132,8 +132,8 @@ def test_where_it_was_raised_contradicts_no_owner() -> None:
     report = copy.deepcopy(make_report(make_run(failures=(make_failure(),))))
     report["failures"][0]["origin"] = FRAME
     for owner, words in (
-        ("environment", " in requests 2.32.5"),
-        (None, " in requests 2.32.5 (dependency)"),
+        ("environment", ", raised in requests 2.32.5"),
+        (None, ", raised in requests 2.32.5 (dependency)"),
     ):
         report["causes"][0]["owner"] = owner
         assert summarise(decode_report(report)).see.endswith(words)
@@ -167,7 +167,7 @@ def test_the_frames_of_libraries_are_folded() -> None:
     ):
         assert LIBRARY not in text
         assert text.count("tests/test_it.py:5: in test_it") == 2
-        assert text.count("(1 frame of libraries left out)") == 2
+        assert text.count("(1 frame of libraries omitted)") == 2
         assert "ConnectionError: no answer" in text
     parts = render("markdown", decode_report(report)).split("<details>")
     folded = [part for part in parts if LIBRARY in part]

@@ -257,7 +257,7 @@ def test_frames_are_told_apart(traceback: str, own: str | None) -> None:
     """Where all frames are of one sort nothing is folded."""
     code = code_of(traceback)
     assert code == ((traceback, "") if own is None else (own, traceback))
-    left_out = "" if own is None else r"\n\([12] frames? of libraries left out\)"
+    left_out = "" if own is None else r"\n\([12] frames? of libraries omitted\)"
     assert re.fullmatch(re.escape(code.own) + left_out, code.with_count)
 
 
@@ -456,7 +456,7 @@ def test_a_run_that_died_has_the_moment_and_what_was_running() -> None:
         timing_of(decode_report(stall())),
         words_of(render(decode_report(stall()))),
     )
-    assert "no list of all tests: what a run leaves that died" in page
+    assert "does not list all tests: of a run that died" in page
     assert "1 test running at the end" in page
     assert timing.running[0][1] == 9.0
     assert timing.death == timing.end == 324.0
@@ -491,7 +491,7 @@ def test_a_page_says_where_a_timeline_is_missing() -> None:
     """Without a list of all tests it says so, and how to get one."""
     report = make_report()
     assert report["tests"] is None
-    assert "This report has no list of all tests" in words_of(
+    assert "This report does not list all tests" in words_of(
         render(decode_report(report))
     )
     assert "--failure-taxonomy-html" in words_of(render(decode_report(report)))

@@ -286,7 +286,7 @@ def test_files_that_can_not_be_augmented(
     ("words", "told"),
     [
         (["--to", "html", "--augment", "x.xml"], "--augment adds to JUnit XML"),
-        (["--to", "html", "--family", "xunit1"], "--family is of JUnit XML"),
+        (["--to", "html", "--family", "xunit1"], "--family is for JUnit XML"),
         (["--to", "junit", "-o", "."], "is a directory; give the name of a file"),
     ],
 )

@@ -537,7 +537,7 @@ def test_stages_that_run_no_test_have_no_root() -> None:
             [
                 a_run(1, merged={"runs": [{}], "reruns": False, "expect": None}),
             ],
-            "what it says of its runs is damaged",
+            "its list of runs is damaged",
         ),
     ],
 )

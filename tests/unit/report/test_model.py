@@ -696,7 +696,7 @@ def test_what_is_no_report_is_refused(data: bytes, problem: str) -> None:
 
 
 def test_all_problems_are_told_at_once() -> None:
-    """Who mends a file wants to mend it once."""
+    """Who fixes a file wants to fix it once."""
     report = copy.deepcopy(make_report())
     report["exit"]["code"] = "zero"
     report["verdict"]["reason"] = "FLAKY"

@@ -183,7 +183,7 @@ def test_the_table_has_each_type_of_the_report() -> None:
         helps = {True: "yes", False: "no", None: "not known"}[row.get("retryable")]
         name = row["name"].replace("{state}", "…")
         charged = f"{row['charge_to']} |" if "charge_to" in row else "|"
-        told = f"| `{type_}` | {name} | {row['meaning']} | {helps} | {charged} {row['mend']} |\n"
+        told = f"| `{type_}` | {name} | {row['meaning']} | {helps} | {charged} {row['fix']} |\n"
         assert told in PAGE.read_text("utf-8")
         (line, *_) = words_of(
             proof(type_, nodeids=["a"], without=passed(), state="x"), VICTIM
@@ -336,7 +336,7 @@ def test_that_a_retry_of_some_tests_hides_it() -> None:
     advice = summarise(decode_report(with_proofs(report, {key: POLLUTED}))).advice
     assert (
         advice
-        == "a retry won't help; of the failed tests alone it passes, and hides the cause"
+        == "a retry won't help; a retry of only the failed tests passes and hides the cause"
     )
     suspected = {**POLLUTED, "status": "suspected"}
     assert (
@@ -404,6 +404,6 @@ def test_each_face_shows_it(name: str) -> None:
     if name == "agent":
         assert f"pytest {VICTIM}" not in shown
         assert (
-            "  beware: a retry of the failed tests alone passes, and hides the cause"
+            "  beware: a retry of only the failed tests passes and hides the cause"
             in shown
         )

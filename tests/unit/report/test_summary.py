@@ -114,7 +114,7 @@ def test_several_causes() -> None:
         f"  3 x {REFUSED}",
         f"  12 x {MISSING}; fix: pip install cachetools",
         f"  1 x {ASSERTION}",
-        "and 3 more causes; a retry won't help 5 of the 6 causes",
+        "and 3 more causes; a retry can't fix 5 of the 6 causes",
         "report: r.json",
     ]
     assert text_of(report, quiet=True) == [
@@ -175,7 +175,7 @@ def test_what_was_left() -> None:
 
 
 def test_one_cause() -> None:
-    """Its sentence is the headline; what mends it is a line of its own."""
+    """Its sentence is the headline; what fixes it is a line of its own."""
     report = report_of(
         cause(MISSING, count=12, fix="pip install cachetools", nodeids=["a/test_1.py"]),
         message=MISSING,
@@ -213,8 +213,8 @@ def test_what_is_not_certain() -> None:
 def test_an_exit_code_alone() -> None:
     """It can mean many things, and a line has no room for more than two."""
     report = report_of(
-        cause("tests failed, to go by pytest's exit code"),
-        message="tests failed, to go by pytest's exit code",
+        cause("tests failed, judging only by pytest's exit code"),
+        message="tests failed, judging only by pytest's exit code",
         confidence="likely",
         ambiguous=["test.failed", "test.setup_error", "collection.error"],
     )
@@ -229,7 +229,7 @@ def test_an_exit_code_alone() -> None:
         (True, [True, True], "a retry may help"),
         (None, [True, None], ""),
         (False, [False, False], "a retry won't help"),
-        (False, [True, False], "a retry won't help 1 of the 2 causes"),
+        (False, [True, False], "a retry can't fix 1 of the 2 causes"),
         (False, [False], "a retry won't help"),
     ],
 )
@@ -247,7 +247,7 @@ def test_whether_a_retry_helps(
 
 
 def test_assertions_speak_against_a_retry() -> None:
-    """Among causes that a retry could mend, an assertion is named as what it could not."""
+    """Among causes that a retry could fix, an assertion is named as what it could not."""
     report = make_report(make_run(failures=(make_failure(),)))
     found = {**report["causes"][0], "retryable": False}
     report["causes"] = [cause(REFUSED, retryable=True, nodeids=[]), found]
@@ -274,7 +274,7 @@ def test_the_history_of_several_causes() -> None:
         message="8 of 9, 2",
     )
     assert [line.text for line in verdict_lines(decode_report(report), "")][1:4] == [
-        "8 of 9, 2, 2 causes: 1 new, 1 known",
+        "8 of 9, 2, 2 causes (1 new, 1 known)",
         f"  1 x {ASSERTION} [new]",
         f"  7 x {REFUSED} [known since 2026-11-03, 14 runs]",
     ]
@@ -304,7 +304,7 @@ def test_the_counts_of_a_history_are_those_of_all_causes() -> None:
     report = report_of(known, known, message="14 tests failed, 2 causes")
     assert (
         summarise(decode_report(report)).headline
-        == "14 tests failed, 2 causes: 2 known"
+        == "14 tests failed, 2 causes, all known"
     )
     unasked = cause(REFUSED, fingerprints=["f"])
     report["causes"] = [known, unasked]
@@ -390,7 +390,7 @@ def test_what_a_command_can_not_have() -> None:
     )
     run = reproduction_of(make_report_value(make_run(), context=context))
     assert run.missing == (
-        "--token, which had a value that the report doesn't have",
+        "--token, whose value is not in the report",
         "the environment variable PYTEST_ADDOPTS, which the run had",
     )
 

@@ -926,7 +926,10 @@ def test_only_the_records_own_folder_is_removed(tmp_path: Path, folder: Path) ->
     record = DiskRecord(folder)
     DiskRecord(folder / "gw0")
     os.symlink(tmp_path / "precious", folder / "link")
-    assert record.remove() == f"{folder} stays: it holds what no record has (link)"
+    assert (
+        record.remove()
+        == f"{folder} stays: it holds files that belong to no record (link)"
+    )
     assert [path.name for path in folder.iterdir()] == ["link"]
     assert (tmp_path / "precious" / "file").read_text() == "kept"
 

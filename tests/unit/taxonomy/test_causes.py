@@ -1,4 +1,4 @@
-"""What failed, gathered by what is to be mended, and said in one line."""
+"""What failed, gathered by what to fix, and said in one line."""
 
 from __future__ import annotations
 
@@ -432,7 +432,7 @@ def test_files_that_lack_one_package_are_one_cause(
 def test_a_host_under_several_exceptions_is_one_cause(
     recognised: dict[str, Diagnosis],
 ) -> None:
-    """What is to be mended is what counts, and the first place is named."""
+    """What to fix is what counts, and the first place is named."""
     recognised["refused"] = REFUSED
     first = failed("test_x", raised("ConnectionRefusedError", "refused"))
     others = [

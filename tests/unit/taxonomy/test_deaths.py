@@ -278,7 +278,7 @@ def test_a_kill_after_the_session_can_have_two_causes() -> None:
             "the limit of 2.5 s was used up",
         ),
         (end(0), "the process left with exit code 0 before the session had finished"),
-        (end(), "no end of the run has been recorded"),
+        (end(), "the end of the run was not recorded"),
     ],
 )
 def test_the_detail_says_what_was_seen(seen: ProcessExit, words: str) -> None:
@@ -739,7 +739,7 @@ def test_a_late_limit_overrides_the_stage(
             "TESTS_FAILED",
             "worker.crashed",
             CERTAIN,
-            "worker gw1 went down: no status was to be had",
+            "worker gw1 went down: no exit status is known",
         ),
     ],
 )

@@ -747,7 +747,7 @@ def test_an_error_outside_of_tests_is_internal(origin: ErrorOrigin) -> None:
             f"went down: Not properly terminated while it ran {A}",
             id="xdists-words",
         ),
-        pytest.param(died(), "went down: no status was to be had", id="nothing-known"),
+        pytest.param(died(), "went down: no exit status is known", id="nothing-known"),
         pytest.param(died(signal="SIGKILL"), "died of SIGKILL", id="no-test"),
     ],
 )
@@ -1320,7 +1320,7 @@ def test_a_test_that_ran_out_of_memory_is_told_so() -> None:
     assert (verdict.reason, verdict.kind) == ("TESTS_FAILED", "test.failed")
     assert (
         verdict.message
-        == "1 test failed: more memory was asked for than can be had: test_a"
+        == "1 test failed: more memory was requested than is available: test_a"
     )
 
 
@@ -1366,7 +1366,7 @@ def test_a_verdict_quotes_so_much_evidence_and_no_more(
         pytest.param(
             RunEvidence(finished=False, exit=ProcessExit(code=None, source="none")),
             "report",
-            "no end of the run has been recorded",
+            "the end of the run was not recorded",
             id="vanished",
         ),
         pytest.param(ended(5), "collection", "0 tests collected", id="none-collected"),
@@ -1985,7 +1985,7 @@ def test_what_was_only_counted_is_likely(lacking: dict[str, int], kind: str) -> 
     verdict = judgement.verdict
     assert verdict is not None
     assert (verdict.confidence, verdict.retryable is True) == ("likely", False)
-    detail = "2 counted, but what happened could not be written down"
+    detail = "2 counted, but what happened could not be recorded"
     assert verdict.evidence == (Evidence(source="record", detail=detail),)
 
 

@@ -25,7 +25,7 @@ GIB: Final = 1 << 30
 LAST: Final = MemorySeen(used_bytes=int(1.9 * GIB), limit_bytes=2 * GIB, rss_bytes=GIB)
 SEEN: Final = "memory last seen: 1.9 of 2.0 GiB of its control group"
 ALONE: Final = (
-    "it used 1.9 of 2.0 GiB of its control group: this process by itself was too large"
+    "it used 1.9 of 2.0 GiB of its control group: this process alone was too large"
 )
 TOGETHER: Final = (
     "it used 0.5 of 2.0 GiB of its control group: all processes together were too large"
@@ -70,7 +70,7 @@ def test_amounts_in_words(used: int, limit: int | None, words: str) -> None:
             {"out_of_memory": True, "memory": LAST},
             "process.oom",
             "likely",
-            f"SIGKILL; the cgroup counts one more process killed for want of memory; {SEEN}",
+            f"SIGKILL; the cgroup counts one more process killed for lack of memory; {SEEN}",
             id="counted",
         ),
         pytest.param(
@@ -121,7 +121,7 @@ def test_a_worker_that_the_log_names() -> None:
     )
     assert (found.reason, found.kind) == ("SANDBOX_ERROR", "worker.crashed")
     assert found.confidence == "certain"
-    assert found.headline == f"gw1 died for want of memory ({TOGETHER})"
+    assert found.headline == f"gw1 was killed for lack of memory ({TOGETHER})"
 
 
 def out_of_memory(memory: MemoryPressure | None) -> TestFailure:
@@ -144,13 +144,13 @@ def out_of_memory(memory: MemoryPressure | None) -> TestFailure:
         (
             None,
             "test.failed",
-            "1 test failed: more memory was asked for than can be had: test_a",
+            "1 test failed: more memory was requested than is available: test_a",
         ),
         (
             MemoryPressure(limit="RLIMIT_AS", used_bytes=GIB, limit_bytes=2 * GIB),
             "test.failed",
             (
-                "1 test failed: more memory was asked for than can be had: "
+                "1 test failed: more memory was requested than is available: "
                 "1.0 of 2.0 GiB that RLIMIT_AS allows: test_a"
             ),
         ),

@@ -171,7 +171,7 @@ def test_long_node_ids_are_cut() -> None:
 
 
 def test_it_is_one_internal_error() -> None:
-    """The verdict is one finding of unknown type that a retry does not mend."""
+    """The verdict is one finding of unknown type that a retry does not fix."""
     end = ProcessExit(code=1, source="pytest")
     verdict = judge(RunEvidence(exit=end, mismatch=disagree([A], [B], [C]))).verdict
     assert verdict is not None

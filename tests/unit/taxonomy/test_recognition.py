@@ -1,4 +1,4 @@
-"""What is to be mended, by what an exception is, holds and was raised from."""
+"""What to fix, by what an exception is, holds and was raised from."""
 
 from __future__ import annotations
 
@@ -246,14 +246,14 @@ ROWS: Final = (
     ),
     Row(
         raised("ModuleNotFoundError", "No module named 'distutils.core'"),
-        "Python has no distutils from 3.12 on; setuptools brings one",
+        "Python 3.12 removed distutils; setuptools provides it",
         "pip install setuptools",
         "import distutils",
         retryable=False,
     ),
     Row(
         raised("ModuleNotFoundError", "No module named 'imp'"),
-        "this Python has no imp any more: it left the standard library",
+        "this Python no longer has imp: it was removed from the standard library",
         None,
         "import imp",
         retryable=False,
@@ -346,7 +346,7 @@ ROWS: Final = (
             "[WinError 2] The system cannot find",
             raised_by="subprocess",
         ),
-        "a program that is to be started is not installed",
+        "a program that should be started is not installed",
         None,
         f"program {FINGERPRINT}",
         retryable=False,
@@ -381,7 +381,7 @@ ROWS: Final = (
     ),
     Row(
         raised("ModuleNotFoundError", "No module named 'pkg_resources'"),
-        "there is no pkg_resources; setuptools has it no more from 82 on",
+        "there is no pkg_resources: setuptools 82 removed it",
         'pip install "setuptools<82"',
         "import pkg_resources",
         retryable=False,
@@ -472,7 +472,7 @@ ROWS: Final = (
     ),
     Row(
         raised("MemoryError"),
-        "more memory was asked for than can be had",
+        "more memory was requested than is available",
         None,
         "memory asked for",
         None,
@@ -1051,8 +1051,8 @@ ROWS: Final = (
             "builtins.Failed",
             "Invalid regex pattern provided to 'match': incomplete escape \\U at position 2",
         ),
-        "match= is no regular expression: incomplete escape \\U at position 2",
-        "re.escape() what is meant literally, such as a path of Windows",
+        "match= is not a regular expression: incomplete escape \\U at position 2",
+        "use re.escape() for literal text, such as a Windows path",
         f"match= {FINGERPRINT}",
         None,
         retryable=False,
@@ -1074,7 +1074,7 @@ ROWS: Final = (
             "sqlalchemy.exc.MissingGreenlet",
             "greenlet_spawn has not been called; can't call await_only() here",
         ),
-        "SQLAlchemy needs the database where nothing is awaited, "
+        "SQLAlchemy loads from the database without await, "
         "as for an attribute that is loaded lazily",
         "load it before (selectinload), or await it (AsyncAttrs)",
         f"greenlet {FINGERPRINT}",
@@ -1087,7 +1087,7 @@ ROWS: Final = (
             "<asyncio.locks.Lock object at 0x7f3a [locked]> is bound to a different event loop",
         ),
         "what is awaited belongs to another event loop (a locks.Lock)",
-        "make it in the loop that awaits it: a fixture and its tests need one loop",
+        "create it in the loop that awaits it: a fixture and its tests must share one loop",
         "",
         None,
         retryable=False,
@@ -1196,7 +1196,7 @@ EXAMPLES: Final = (
     (
         "ssl.SSLError",
         "[SSL: WRONG_VERSION_NUMBER] wrong version number",
-        "no TLS is spoken there",
+        "the server does not speak TLS",
     ),
     (
         "psycopg2.OperationalError",
@@ -1415,7 +1415,7 @@ EXAMPLES: Final = (
     (
         "kubernetes.config.config_exception.ConfigException",
         "Invalid kube-config file. No configuration found.",
-        "there is no configuration of a Kubernetes cluster",
+        "no Kubernetes cluster is configured",
     ),
     (
         "kubernetes.client.exceptions.ApiException",
@@ -1475,7 +1475,7 @@ EXAMPLES: Final = (
     (
         "selenium.common.exceptions.SessionNotCreatedException",
         "Message: session not created: This version of ChromeDriver only supports Chrome version 9",
-        "the driver and Chrome do not fit: the driver is for Chrome 9",
+        "the driver and Chrome do not match: the driver is for Chrome 9",
     ),
     (
         "selenium.common.exceptions.SessionNotCreatedException",
@@ -1570,7 +1570,7 @@ EXAMPLES: Final = (
     (
         "builtins.Failed",
         "File not found in data directory, created:\n- /x/test_reg.yml",
-        "the expected file was missing, and is made now: /x/test_reg.yml",
+        "the expected file was missing and has been created: /x/test_reg.yml",
     ),
     (
         "RuntimeError",
@@ -1639,7 +1639,7 @@ OF_GIT: Final = (
     ),
     (
         "fatal: not a git repository (or any of the parent directories): .git",
-        "the folder is no git repository",
+        "the folder is not a git repository",
     ),
     (
         "ssh: Could not resolve hostname git.example: Name or service not known",
@@ -1723,7 +1723,7 @@ def test_what_only_the_recorder_knows(exception: RaisedException, what: str) -> 
 @pytest.mark.parametrize(
     "row", ROWS, ids=lambda row: f"{row.raised.type}-{row.what[:40]}"
 )
-def test_what_is_to_be_mended(row: Row) -> None:
+def test_what_to_fix(row: Row) -> None:
     """A sentence without the exception's name, its fix, whose it is, and one key for one cause."""
     found = of_test(row.raised)
     assert found is not None
@@ -1894,7 +1894,7 @@ def test_a_broken_module_is_one_cause_for_all_that_import_it() -> None:
 
 
 def test_two_test_files_of_one_name() -> None:
-    """Both paths are named from the root directory, and what mends it."""
+    """Both paths are named from the root directory, and what fixes it."""
     said = (
         "import file mismatch:\nimported module 'test_x' has this __file__ attribute:\n"
         "  /w/tests/a/test_x.py\nwhich is not the same as the test file we want to collect:\n"
@@ -1959,7 +1959,7 @@ def test_another_copy_of_a_test_file() -> None:
             "usage",
             "unrecognized arguments: --cov (pytest-cov 7.1.0 is installed but not loaded)",
             "pytest-cov is installed but not loaded, and has --cov",
-            "take -p no:pytest-cov or PYTEST_DISABLE_PLUGIN_AUTOLOAD away, or the option",
+            "remove -p no:pytest-cov or PYTEST_DISABLE_PLUGIN_AUTOLOAD, or the option",
         ),
         (
             "usage",
@@ -1989,7 +1989,7 @@ def test_another_copy_of_a_test_file() -> None:
             "plugin",
             ARGUMENT_OF_HOOK,
             (
-                "the hook pytest_runtest_setup has an argument that pytest's hook has not: 'itemx' "
+                "the hook pytest_runtest_setup has an argument that pytest's hook does not have: 'itemx' "
                 "(conftest.py)"
             ),
             None,
@@ -2024,7 +2024,7 @@ def test_errors_of_pytest_itself(
 
 
 def test_whatever_of_a_plugin_is_missing_has_one_key() -> None:
-    """Its mark, its module, its setting and what it runs: one command mends all of them."""
+    """Its mark, its module, its setting and what it runs: one command fixes all of them."""
     found = [
         of_test(
             raised("Failed", "'asyncio' not found in `markers` configuration option")
@@ -2190,14 +2190,14 @@ OLD: Final[dict[str, Any]] = {
         ),
         (
             raised("ModuleNotFoundError", "No module named 'imp'", **OLD),
-            "nose 1.3.7 and Python 3.12 don't fit each other: imp left the standard library",
+            "nose 1.3.7 and Python 3.12 don't fit each other: imp was removed from the standard library",
             None,
         ),
         (
             raised("ModuleNotFoundError", "No module named 'distutils'", **OLD),
             (
-                "nose 1.3.7 and Python 3.12 don't fit each other: there is no distutils from 3.12 on; "
-                "setuptools brings one"
+                "nose 1.3.7 and Python 3.12 don't fit each other: Python 3.12 removed distutils; "
+                "setuptools provides it"
             ),
             "pip install setuptools",
         ),
@@ -2208,7 +2208,7 @@ OLD: Final[dict[str, Any]] = {
         ),
         (
             raised("ModuleNotFoundError", "No module named 'pkg_resources'", **OLD),
-            "nose 1.3.7 needs pkg_resources; setuptools has it no more from 82 on",
+            "nose 1.3.7 needs pkg_resources, which setuptools 82 removed",
             'pip install "setuptools<82"',
         ),
         (
@@ -2223,7 +2223,7 @@ OLD: Final[dict[str, Any]] = {
         ),
         (
             raised("UnicodeDecodeError", "'ascii' codec", locale_at="load.py:2"),
-            "load.py:2 takes the encoding of the locale, which is ASCII here",
+            "load.py:2 uses the encoding of the locale, which is ASCII here",
             "set LC_ALL=C.UTF-8 or PYTHONUTF8=1, or name the encoding there",
         ),
         (
@@ -2284,13 +2284,13 @@ def test_all_failures_of_two_distributions_are_one_cause() -> None:
         (
             raised("ImportError", "attempted", relative=".help", no_package="."),
             (
-                "tests/test_x.py:3 imports .help, relative to a package, and is in none: there is no "
-                "__init__.py beside it"
+                "tests/test_x.py:3 imports .help relative to a package, but is in no package: "
+                "there is no __init__.py beside it"
             ),
         ),
         (
             raised("ImportError", "attempted", relative=".help"),
-            "tests/test_x.py:3 imports .help, relative to a package, and was imported without one",
+            "tests/test_x.py:3 imports .help relative to a package, but was not imported as part of one",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -2307,7 +2307,7 @@ def test_failures_without_an_exception() -> None:
     passed = of_test(None, "[XPASS(strict)] bug 12")
     assert passed is not None
     assert (passed.what, passed.fix) == (
-        "marked as failing and passes: bug 12",
+        "marked as failing, but passes: bug 12",
         "remove the xfail mark",
     )
     assert passed.key == f"xpass {FINGERPRINT}"

@@ -431,7 +431,7 @@ def _message_of(error: BaseException) -> str:
     try:
         return str(error)[:_MAX_MESSAGE_CHARACTERS]
     except BaseException as second:  # noqa: BLE001 - `__str__` is the rubric's code
-        return f"(its text can't be had: {type(second).__name__})"
+        return f"(its text is not available: {type(second).__name__})"
 
 
 def run_script(path: str, body: bytes, output: int) -> NoReturn:

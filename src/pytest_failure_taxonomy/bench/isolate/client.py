@@ -559,7 +559,7 @@ class IsolatedRubric:
                 async with self._servers.one_for_a_case(self._fresh_task) as server:
                     reply = await server.ask(body, limit_seconds)
         except ServerDiedError:
-            raise RubricError("killed the process that runs rubrics") from None
+            raise RubricError("killed the process that runs the rubrics") from None
         return read_answer(reply, limit_seconds)
 
     async def aclose(self) -> None:
@@ -724,7 +724,7 @@ class IsolatedSystem:
             self.starts_threads, self.version = known["has_threads"], known["version"]
         if problem:
             name = self._task.target.partition(":")[0]
-            raise BenchError(f"{name} can't be imported ({problem}); mend the module")
+            raise BenchError(f"{name} can't be imported ({problem}); fix the module")
 
     async def aclose(self) -> None:
         """Kill all processes; may be called again."""
@@ -749,11 +749,11 @@ async def _ask_system(server: Connection, body: bytes, on_spends: OnSpends) -> R
     try:
         return await server.ask(body, None, on_spends)
     except ServerDiedError as error:
-        why = "the process that starts the system's was killed"
+        why = "the process that starts the system's processes was killed"
         if error.was_alone:
             raise ProcessDied(why) from None
         lost = ProcessDied(
-            f"{why} while several cases ran; which of them did it is not known"
+            f"{why} while several cases ran; it is not known which of them did it"
         )
         lost.is_lost = True
         raise lost from None

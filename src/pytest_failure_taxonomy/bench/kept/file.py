@@ -243,7 +243,7 @@ class KeptAttempt(CaseAttempt):
     printed: str | None = None
     """What the rubric printed."""
     truncated: models.Listed[str] = ()
-    """Which of these were too long to be kept."""
+    """Which of these were too long to save."""
     is_redacted: bool = False
     """Whether secrets were removed from the output, so that it is not what the rubric
     saw."""
@@ -1065,7 +1065,7 @@ def find_run(given: str, storage: Path) -> Path:
     names = ", ".join(path.stem for path in (found or paths)[: -_MOST_NAMED - 1 : -1])
     if found:
         raise BenchError(
-            f"{given}: {len(found)} runs begin so; name one, such as {names}"
+            f"{given}: {len(found)} runs begin like this; name one, such as {names}"
         )
     raise BenchError(
         f"{given}: there is no such run in {storage}; the latest are {names}"
@@ -1145,7 +1145,7 @@ def folder_of(run: KeptRun, given: Path | None = None) -> Path:
     if os.path.isabs(named) or ".." in Path(named).parts:
         raise BenchError(
             f"{run.path}: its task class was in {shown(named)}, outside of the root directory;"
-            " name its folder by --task-class"
+            " name its folder with --task-class"
         )
     for place in (Path(named), run.path.absolute().parent.parent / named):
         try:
@@ -1154,8 +1154,8 @@ def folder_of(run: KeptRun, given: Path | None = None) -> Path:
         except ValueError:  # no name of a file, such as one with NUL
             break
     raise BenchError(
-        f"{run.path}: its task class was in {shown(named)}, where none is now;"
-        " name its folder by --task-class"
+        f"{run.path}: its task class was in {shown(named)}, which is gone now;"
+        " name its folder with --task-class"
     )
 
 

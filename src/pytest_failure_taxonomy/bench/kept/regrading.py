@@ -6,7 +6,7 @@ What becomes of a case of the earlier run:
 |----------------------------------------|--------------------------------------------------------|
 | the system gave an output              | graded by the rubric as it is now                      |
 | the system raised or exceeded a limit  | keeps its score: there is nothing to grade             |
-| its output was too long to be kept     | lost                                                   |
+| its output was too long to save        | lost                                                   |
 | the case has changed since             | lost, unless asked for: it may be another question now |
 | it left no score                       | lost, as before                                        |
 | it was not run                         | not run, as before                                     |

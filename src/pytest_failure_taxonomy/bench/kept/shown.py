@@ -247,7 +247,7 @@ def _content(last: KeptAttempt) -> _Content:
     messages = messages_of(last.transcript)
     raw = last.transcript if messages is None else None
     messages = messages or []
-    notes = [f"{name}: was too long to be kept" for name in last.truncated]
+    notes = [f"{name}: was too long to save" for name in last.truncated]
     if last.is_redacted:
         notes.append("secrets were removed")
     if len(messages) > MAX_MESSAGES:

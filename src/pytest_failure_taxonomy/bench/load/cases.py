@@ -340,7 +340,7 @@ _RIGHT: Final = (
     f"{CASES_MODULE} is Python in UTF-8 that says `def cases():` and yields dicts"
 )
 _WRITE: Final = "write `def cases():` and yield a dict a case"
-_MEND: Final = "mend it; it has to give the same cases in each process"
+_FIX: Final = "fix it; it has to give the same cases in each process"
 
 
 def _generated_entries(path: Path, problems: Problems) -> Iterator[Entry]:
@@ -389,7 +389,7 @@ def _function(text: str, path: Path, problems: Problems) -> Any:
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the author's
         if isinstance(error, SyntaxError) and error.filename == str(path):
             problems.add(
-                error.lineno, f"not Python ({shown(error.msg)}); mend the syntax"
+                error.lineno, f"not Python ({shown(error.msg)}); fix the syntax"
             )
         else:
             _tell(error, "can't be imported: ", path, problems)
@@ -452,7 +452,7 @@ def _tell(error: BaseException, before: str, path: Path, problems: Problems) -> 
         raise error
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
-    what = f"{before}{shown(describe(error))}; {_MEND}"
+    what = f"{before}{shown(describe(error))}; {_FIX}"
     problems.add(lines[-1] if lines else None, what)
 
 

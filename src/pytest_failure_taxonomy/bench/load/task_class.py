@@ -215,7 +215,7 @@ def _parse(
     except BenchError:
         pass  # it is among the problems
     except SyntaxError as error:
-        problems.add(error.lineno, f"not Python ({shown(error.msg)}); mend the syntax")
+        problems.add(error.lineno, f"not Python ({shown(error.msg)}); fix the syntax")
     except (ValueError, RecursionError, MemoryError) as error:
         why = shown(str(error)) or "nested too deep"
         problems.add(None, f"not Python ({why}); write it simpler")

@@ -1,4 +1,4 @@
-"""How far the cases are, behind the cursor of a terminal while pytest waits for one of them.
+"""Show how far the cases are, behind a terminal's cursor, while pytest waits for one of them.
 
 pytest writes a letter when the item of a case is over, and says nothing while the first item waits
 for its case though others are done. What stands here is drawn to the right of what pytest has

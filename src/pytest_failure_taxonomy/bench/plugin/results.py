@@ -1,4 +1,4 @@
-"""The results of a pytest run's cases: how they come together, are kept, compared, and shown.
+"""Collect, save, compare and show the results of a pytest run's cases.
 
 A test's report carries its results to the process that collects them, xdist's controller maybe.
 """
@@ -675,7 +675,7 @@ class Baseline:
 
 
 def _with_part(sourced: SourcedReport) -> SourcedReport:
-    """Return a report; that of a shard says which test ran it and with which of several systems."""
+    """Add the test and the system to a shard's report."""
     report, shard = sourced.report, sourced.report.shard
     if shard is None:
         return sourced
@@ -706,7 +706,7 @@ def check_resumed(storage: Path, config: pytest.Config) -> None:
         raise pytest.UsageError(f"--bench-resume: {error}") from None
     if len(sessions) > 1:
         right = f"name one, such as {', '.join(sessions[:_MOST_NAMED])}"
-        problem = f"{given}: {len(sessions)} runs begin so; {right}"
+        problem = f"{given}: {len(sessions)} runs begin like this; {right}"
     elif named and all(tests):
         problem = f"{given} is a run of the test {tests[0]}, which is not continued; run the test"
     elif named:

@@ -112,7 +112,7 @@ class CaseScheduler:
         return replace(outcomes[0], score=score)
 
     def _start(self, asking: CaseItem, items: Sequence[CaseItem]) -> Unit:
-        """Start the cases of items, or that of the asking one alone if others have killed a worker.
+        """Start the unit's cases; after a worker was killed, start only the caller's.
 
         Another process may have called the system for them, and what that has cost counts.
         """

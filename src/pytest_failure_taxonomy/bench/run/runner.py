@@ -62,23 +62,23 @@ class CaseLostError(Exception):
 
 
 class RunResults:
-    """What has become of the cases of a run so far."""
+    """The outcomes of the cases of a run so far."""
 
     def __init__(self) -> None:
         self.started: set[str] = set()
         self.scores: dict[str, BenchScore] = {}
-        """Of the cases that have one, in the order in which they came to it."""
+        """The scores of graded cases, in the order in which they were graded."""
         self.stopped = ""
         """Why cases were not started."""
         self.lost_to: dict[str, str] = {}
         """The kind of the provider's failure for each case that never got through."""
         self.late_cost_usd = 0.0
-        """What was spent that is in no score."""
+        """The cost that is in no score."""
         self.usage_of_calls: dict[tuple[str, int], dict[str, float]] = {}
         """What calls that have ended told besides the cost, by case and number."""
 
     def spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
-        """Note what a call of a case's system has spent; any thread may call this."""
+        """Note what a call of the system spent on a case; any thread may call this."""
         if (case_id, attempt) in self.usage_of_calls:
             self.late_cost_usd += cost_usd
 
@@ -97,7 +97,7 @@ class RunResults:
 
 @dataclass(kw_only=True, eq=False)
 class Runner:
-    """Runs plans. Whatever a case does, the others get their scores.
+    """Runs plans. Whatever one case does, the others get their scores.
 
     An exception that one of its functions raises ends the run.
     """
@@ -110,7 +110,7 @@ class Runner:
     """Called with the id of a case that has no score, and what would end the run: then it
     doesn't."""
     results: RunResults | None = None
-    """Are told what becomes of the cases of each run; by default, new ones of each."""
+    """Receives the outcomes of the cases of each run; by default, a new one for each run."""
     admission: Admission | None = None
     """Decides which cases may start; by default, the plan's own limits do."""
     loop: Callable[[], Loop] | None = None
@@ -183,7 +183,7 @@ class Runner:
         return run.results
 
     def tell(self, outcome: CaseOutcome) -> None:
-        """Hand the outcome of a case on, and log what blocks."""
+        """Pass on the outcome of a case, and log what blocks."""
         for mode in outcome.score.failure_modes if self.is_logging else ():
             if mode.severity == "block":
                 LOG.warning(
@@ -197,16 +197,16 @@ class Runner:
 
 
 class _Calls:
-    """The calls of the system for one case that runs."""
+    """The system's calls for one running case."""
 
     def __init__(self, done: Sequence[CaseAttempt]) -> None:
         self.done = list(done)
         self.spending: Spending
         self.is_timed = False
-        """Whether the seconds of the last one are the system's own."""
+        """Whether the seconds of the last call are the system's own."""
 
     def since(self, count: int) -> Spending:
-        """Return what the calls after the first `count` have spent together."""
+        """Return what the calls after the first `count` spent together."""
         spending = Spending()
         for call in self.done[count:]:
             spending.add(call.cost_usd, call.usage)
@@ -218,7 +218,7 @@ class _Calls:
         self.started_at = time.time()
 
     def end(self, call: Attempt, **what: Any) -> CaseAttempt:
-        """Add a call that has just ended, with what came of it."""
+        """Add a call that has just ended, with its result."""
         elsewhere = self.spending.seconds
         # When a process began that died before it could tell, nobody knows.
         self.is_timed = not call.is_ours or call.is_too_late or elsewhere is not None
@@ -400,7 +400,7 @@ class PlanRun:
         self.results.spend(case_id, attempt, cost_usd)
 
     async def _try_system(self, case: BenchCase, calls: _Calls) -> Attempt:
-        """Call the system, and again if it is to be retried."""
+        """Call the system, and call it again if the settings ask for a retry."""
         limit = case.timeout_per_case_seconds or self._plan.timeout_per_case_seconds
         tries = 1
         while True:

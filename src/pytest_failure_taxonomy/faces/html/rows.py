@@ -485,7 +485,7 @@ def _has_died(worker: Worker) -> bool:
 
 
 def _numbers_in(name: str) -> tuple[list[int], str]:
-    """Return what sorts the ids of workers: `gw2` before `gw10`."""
+    """Return a sort key for ids of workers: `gw2` before `gw10`."""
     return [int(digits[:18]) for digits in re.findall("[0-9]+", name)], name
 
 

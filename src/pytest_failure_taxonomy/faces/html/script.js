@@ -267,7 +267,7 @@
         make("summary", {}, "With the frames of libraries"), codeNode(failure.traceback, label)));
     } else if (failure.traceback) nodes.push(codeNode(failure.traceback, label));
     else nodes.push(make("p", { class: "note" }, failure.message || (failure.only
-      ? "The report has only the name of this failure: those before it have filled it."
+      ? "The report has only the name of this failure: earlier failures used up the room."
       : "There is no traceback.")));
     const facts = [["at", failure.place], ["raised by", failure.origin], ["kind", failure.kind], ["type", failure.type],
       ["worker", failure.worker], ["attempts", failure.attempts], ["rule", failure.rule], ["marker", failure.marker]]

@@ -1,1 +1,1 @@
-"""Stalls of a run: found, looked at closely, and told."""
+"""Detect, inspect and report the stalls of a run."""

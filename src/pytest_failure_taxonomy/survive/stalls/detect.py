@@ -1,4 +1,4 @@
-"""See from outside which processes of a run make no progress, for hardly any time and memory.
+"""Detect from outside which processes of a run make no progress, at hardly any cost.
 
 The watcher asks this every now and then as long as pytest lives. So nothing is imported
 here but what the interpreter has loaded anyway. What makes no progress for long is then

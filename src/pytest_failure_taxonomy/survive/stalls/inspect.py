@@ -170,7 +170,7 @@ class StallInspection:
     def _keep(self, stalls: Sequence[SeenStall], *, writes_report: bool = True) -> None:
         """Write what is observed into the record, and the report of the running run anew."""
         reasons = dict.fromkeys(self._notes)
-        notes = [f"no stack of what is stalled: {reason}" for reason in reasons]
+        notes = [f"no stack of the stalled process: {reason}" for reason in reasons]
         seen = replace(
             self._before,
             stalls=tuple(stalls),
@@ -340,7 +340,7 @@ class StallInspection:
         send_signal(identity, signal.SIGKILL)
 
     def _subject_of(self, unit: Unit) -> SeenStall | None:
-        """Return what a process is at, as a stall of which no more is known.
+        """Return the state of a process as a stall without further details.
 
         It is `None` if the process need not make progress.
         """

@@ -222,7 +222,7 @@ class Stacks:
         return f"{place.path}:{place.line} in {frame.short_name}"
 
     def where(self, rootdir: Path) -> str | None:
-        """Return what the thread that runs the tests is at: `acquire (tests/test_x.py:6)`.
+        """Return where the thread that runs the tests is: `acquire (tests/test_x.py:6)`.
 
         The function is the one that the innermost line of the user's own code calls.
         That may be one in C, which has no frame; its name is read from the line then.
@@ -478,7 +478,7 @@ def _clean(text: str, most: int) -> str:
 
 
 def parse_py_spy(text: str) -> Stacks | None:
-    """Return the stacks that `py-spy dump --json` has printed, or `None` if that is none."""
+    """Return the stacks that `py-spy dump --json` has printed, or `None` if the output has none."""
     if len(text) > MAX_STACKS_CHARACTERS:
         return None
     try:

@@ -228,7 +228,7 @@ def test_one_that_kills_the_server_costs_the_others_nothing(tmp_path: Path) -> N
     )
     found = graded(rubric(tmp_path, source), list(range(8)))
     assert [str(found.pop(3)), *found] == [
-        "killed the process that runs rubrics",
+        "killed the process that runs the rubrics",
         0,
         1,
         2,

@@ -81,7 +81,7 @@ NO_MODULE: Final = (
         (
             "kills_parent",
             "ProcessDied",
-            "the process that starts the system's was killed",
+            "the process that starts the system's processes was killed",
         ),
         (
             "not_there",
@@ -180,7 +180,7 @@ def test_what_was_in_flight_when_its_server_was_killed_is_lost(number: str) -> N
     assert [(type(error).__name__, error.is_lost) for error in results] == [
         ("ProcessDied", True)
     ] * 3
-    assert "which of them did it is not known" in str(results[0])
+    assert "it is not known which of them did it" in str(results[0])
 
 
 @pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM", "SIGINT"])
@@ -193,7 +193,7 @@ def test_a_suspect_has_a_server_of_its_own(number: str) -> None:
     *results, last = results_of("signals_parent", cases)
     assert [results[0].output, results[2].output] == ["sleep", "sleep"]
     for error in (results[1], last):
-        assert str(error) == "the process that starts the system's was killed"
+        assert str(error) == "the process that starts the system's processes was killed"
         assert not error.is_lost
 
 

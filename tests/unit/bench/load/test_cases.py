@@ -158,7 +158,7 @@ CHAIN: Final = "id: x\na0: &a0 [1]\n" + "".join(
         ("id: a\nx: *y", "2: not YAML (found undefined alias"),
         (
             "id: a\nx: &x [*x]",
-            "2: '*x' stands in what it refers to; write a value that ends",
+            "2: '*x' contains itself; write a value that ends",
         ),
         (
             BOMB,

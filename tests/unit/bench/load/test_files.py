@@ -255,8 +255,8 @@ HEAD: Final = "from enum import StrEnum\nclass K(StrEnum):\n"
     ("content", "problem"),
     [
         ("", f"1: there is no StrEnum; {ENUM}"),
-        ("class K(StrEnum)\n", "1: not Python (expected ':'); mend the syntax"),
-        ("x = (\n", "1: not Python ('(' was never closed); mend the syntax"),
+        ("class K(StrEnum)\n", "1: not Python (expected ':'); fix the syntax"),
+        ("x = (\n", "1: not Python ('(' was never closed); fix the syntax"),
         ("-" * 50_000 + "1", " not Python ("),
         (
             HEAD + "    A = 'a'\nprint('hello')",

@@ -13,7 +13,7 @@ from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 from tests.unit.bench.load.a_class import problems_of, write_class
 
 WRITE: Final = "write `def cases():` and yield a dict a case"
-MEND: Final = "mend it; it has to give the same cases in each process"
+FIX: Final = "fix it; it has to give the same cases in each process"
 
 
 def write_module(folder: Path, content: str | bytes) -> Path:
@@ -63,17 +63,17 @@ def test_a_list_gives_cases(tmp_path: Path) -> None:
     [
         ("", [f" has no function cases; {WRITE}"]),
         ("cases = [{'id': 'a'}]", [f" has no function cases; {WRITE}"]),
-        ("def cases(:", ["1: not Python (invalid syntax); mend the syntax"]),
+        ("def cases(:", ["1: not Python (invalid syntax); fix the syntax"]),
         (
             "import sys\nimport no_such_module",
             [
                 (
                     "2: can't be imported: ModuleNotFoundError: No module named 'no_such_module';"
-                    f" {MEND}"
+                    f" {FIX}"
                 )
             ],
         ),
-        ("import sys\nsys.exit(3)", [f"2: can't be imported: SystemExit: 3; {MEND}"]),
+        ("import sys\nsys.exit(3)", [f"2: can't be imported: SystemExit: 3; {FIX}"]),
         (
             "def cases(): ...",
             [f"1: cases() returned an object of type NoneType; {WRITE}"],
@@ -96,17 +96,17 @@ def test_a_list_gives_cases(tmp_path: Path) -> None:
             [
                 (
                     " entry 1: cases() raised TypeError: cases() missing 1 required positional"
-                    f" argument: 'name'; {MEND}"
+                    f" argument: 'name'; {FIX}"
                 )
             ],
         ),
         (
             "def cases():\n    yield {'id': 'a'}\n    yield {}[1]\n",
-            [f"3: entry 2: cases() raised KeyError: 1; {MEND}"],
+            [f"3: entry 2: cases() raised KeyError: 1; {FIX}"],
         ),
         (
             "def cases():\n    yield {'id': 'a'}\n    raise SystemExit('over')\n",
-            [f"3: entry 2: cases() raised SystemExit: over; {MEND}"],
+            [f"3: entry 2: cases() raised SystemExit: over; {FIX}"],
         ),
         (
             (

@@ -138,7 +138,7 @@ def test_a_class_without_its_mark(tmp_path: Path) -> None:
         (
             {"rubrics/style.py": "def grade(case): ...", "rubrics/right.py": "x = ("},
             [
-                "rubrics/right.py:1: not Python ('(' was never closed); mend the syntax",
+                "rubrics/right.py:1: not Python ('(' was never closed); fix the syntax",
                 (
                     "rubrics/style.py:1: grade can't be called with a case and an output; write"
                     " `def grade(case, output):`"
