@@ -27,18 +27,18 @@ _INTRODUCTION: Final = """\
 # The fault matrix
 
 What does the report say after each way to die? Of three tests, `test_a` passes, `test_b` dies, and
-`test_c` would pass. `tests/plugin/test_fault_matrix.py` brings each death about, reads the report
-every 5 ms, and checks that
+`test_c` would pass. `tests/plugin/test_fault_matrix.py` causes each death, reads the report every
+5 ms, and checks that
 
 - the report is valid at every moment, says success only if pytest finished its session, and ends as
   in the table;
-- the caller gets plain pytest's exit code. Only `run` changes one: 0 of an unfinished session to 3;
-- no process of the plugin is left, and no file but the report.
+- the caller gets plain pytest's exit code, except that `run` turns 0 of an unfinished session into 3;
+- no process of the plugin is left, and no file except the report.
 
 A cell has the verdict's [kind](../reference/reasons-and-kinds.md#kinds), with a question mark if it
-is *likely*; in brackets who saw the end, if not pytest (`exit.source`); and the exit code of a
-shell. *Passed* is a verdict of `null`. The last column has only what differs, apart from who saw
-the end: from the plugin alone, and for `run -n 2` from `-n 2`.
+is *likely*; in brackets who saw the end, if not pytest (`exit.source`); and the shell's exit code.
+*Passed* is a verdict of `null`. Apart from who saw the end, the last column lists only differences:
+from the plugin alone, or for `run -n 2`, from `-n 2`.
 
 - *The plugin alone*: `pytest --failure-taxonomy`; *`-x`* and *`-n 2`* add these options. The
   watcher sees the end.
@@ -52,8 +52,8 @@ _WORDS: Final = """\
 """
 
 _MORE: Final = """\
-- **Anything, before Linux 6.15**: the watcher can miss the exit status if the parent process is
-  quicker. The report then says `process.vanished` and `exit.observed: false`.
+- **Anything, before Linux 6.15**: if the parent process is quicker, the watcher misses the exit
+  status. The report then says `process.vanished` and `exit.observed: false`.
 - **Anything, if no process is left**, as in a container that is torn down: the report stays
   `running`, with the verdict `UNKNOWN`, until `finalize` completes it.
 """
@@ -61,7 +61,7 @@ _MORE: Final = """\
 
 def render_page() -> str:
     """Return the page as the table has it."""
-    titles = ["the death of `test_b`", "the plugin alone", "where it is otherwise"]
+    titles = ["the death of `test_b`", "the plugin alone", "differences"]
     rows = [
         _row(titles),
         "|" + "---|" * len(titles),
