@@ -52,8 +52,6 @@ _WORDS: Final = """\
 """
 
 _MORE: Final = """\
-- **Anything, before Linux 6.15**: if the parent process is quicker, the watcher misses the exit
-  status. The report then says `process.vanished` and `exit.observed: false`.
 - **Anything, if no process is left**, as in a container that is torn down: the report stays
   `running`, with the verdict `UNKNOWN`, until `finalize` completes it.
 """

@@ -217,7 +217,7 @@ def _at_start(status: int, kind: str, **given: Any) -> Mapping[str, End]:
 
 _KILLED_BY: Final = ("process.oom", "process.killed")
 _NOBODY_LOOKED: Final = (
-    "Without a watcher, nobody looks for stalls while the run goes on."
+    "Without a watcher, nothing looks for stalls while the run goes on."
 )
 
 
@@ -388,7 +388,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
             "alone": _died(0, "interrupt.exit", source="pytest", on=None),
             "n2": _died_on_workers(3, "interrupt.exit", source="pytest", on=None),
         },
-        note="`run` does not change this exit code: pytest finished its session.",
     ),
     Fault(
         name="exec",
