@@ -32,7 +32,7 @@ What does the report say after each way to die? Of three tests, `test_a` passes,
 
 - the report is valid at every moment, says success only if pytest finished its session, and ends as
   in the table;
-- the caller gets plain pytest's exit code, except that `run` turns 0 of an unfinished session into 3;
+- the caller gets plain pytest's exit code, but `run` turns 0 of an unfinished session into 3;
 - no process of the plugin is left, and no file except the report.
 
 A cell has the verdict's [kind](../reference/reasons-and-kinds.md#kinds), with a question mark if it
