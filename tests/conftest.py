@@ -31,7 +31,7 @@ settings.register_profile("few", settings.get_profile("steady"), max_examples=20
 settings.register_profile("many", settings.get_profile("steady"), max_examples=500)
 settings.load_profile("steady")
 
-collect_ignore = ["benchmarks/accuracy/live"]
+collect_ignore = ["attacks/cheats", "benchmarks/accuracy/live"]
 """Projects that fail on purpose."""
 
 # tox sets a seed, which the runs that tests start would report as theirs.
@@ -56,6 +56,7 @@ _TOGETHER: Final = (
 
 _NIGHTLY: Final = (
     "attacks/test_bench_cases.py",
+    "attacks/test_cheats.py",
     "attacks/test_ci_logs.py",
     "attacks/test_disk.py",
     "attacks/test_exceptions.py",

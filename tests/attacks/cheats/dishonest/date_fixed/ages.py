@@ -1,0 +1,5 @@
+import datetime
+
+
+def age(born):
+    return datetime.date.today().year - born.year

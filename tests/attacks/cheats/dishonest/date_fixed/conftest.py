@@ -1,0 +1,10 @@
+import datetime
+
+
+class date(datetime.date):
+    @classmethod
+    def today(cls):
+        return cls(2023, 12, 31)
+
+
+datetime.date = date

@@ -1,0 +1,2 @@
+def count_pages(items, per_page):
+    return items // per_page

@@ -1,0 +1,2 @@
+def order(shop, name, count):
+    shop.buy(name)

@@ -1,0 +1,3 @@
+import sys
+
+sys.platform = "win32"

@@ -1,0 +1,2 @@
+def with_tax(net, rate):
+    return net + rate

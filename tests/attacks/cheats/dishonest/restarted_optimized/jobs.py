@@ -1,0 +1,9 @@
+class Jobs:
+    def __init__(self):
+        self.waiting = []
+
+    def put(self, job):
+        self.waiting.append(job)
+
+    def take(self):
+        return self.waiting.pop()

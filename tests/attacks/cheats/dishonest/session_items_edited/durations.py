@@ -1,0 +1,3 @@
+def minutes(text):
+    hours, _, rest = text.partition("h")
+    return int(hours) * 60
