@@ -1,0 +1,5 @@
+from money import Money
+
+
+def test_equal():
+    assert Money(100) == Money(150)

@@ -1,0 +1,2 @@
+def demand(condition):
+    assert condition, "not met"

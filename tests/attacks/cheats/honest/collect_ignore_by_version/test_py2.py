@@ -1,0 +1,5 @@
+import ConfigParser
+
+
+def test_old():
+    assert ConfigParser.ConfigParser()

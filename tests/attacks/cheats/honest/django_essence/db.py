@@ -1,0 +1,5 @@
+rows = []
+
+
+def insert(row):
+    rows.append(row)

@@ -1,0 +1,2 @@
+def test_user(user):
+    assert user == "admin, not guest"

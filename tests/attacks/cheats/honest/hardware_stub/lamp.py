@@ -1,0 +1,5 @@
+import GPIO
+
+
+def switch_on():
+    GPIO.output(4, True)

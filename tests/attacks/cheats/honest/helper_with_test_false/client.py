@@ -1,0 +1,5 @@
+class TestClient:
+    __test__ = False
+
+    def test_connection(self):
+        return "open"

@@ -1,0 +1,13 @@
+import pytest
+
+
+@pytest.mark.incremental
+class TestUser:
+    def test_create(self):
+        pass
+
+    def test_change(self):
+        assert 0
+
+    def test_delete(self):
+        pass

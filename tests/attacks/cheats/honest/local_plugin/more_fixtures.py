@@ -1,0 +1,6 @@
+import pytest
+
+
+@pytest.fixture
+def four():
+    return 4

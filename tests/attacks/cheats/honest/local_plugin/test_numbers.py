@@ -1,0 +1,2 @@
+def test_sum(three, four):
+    assert three + four == 7

@@ -1,0 +1,6 @@
+def test_one():
+    assert 0
+
+
+def test_two():
+    pass

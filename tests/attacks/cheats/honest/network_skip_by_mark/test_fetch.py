@@ -1,0 +1,6 @@
+import pytest
+
+
+@pytest.mark.network
+def test_fetch():
+    raise ConnectionRefusedError("port 9")

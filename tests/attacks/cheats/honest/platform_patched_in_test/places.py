@@ -1,0 +1,5 @@
+import sys
+
+
+def config_folder():
+    return "AppData" if sys.platform == "win32" else ".config"

@@ -1,0 +1,6 @@
+tries = []
+
+
+def test_second_try():
+    tries.append(1)
+    assert len(tries) == 2

@@ -1,0 +1,2 @@
+def check(number):
+    assert number > 0

@@ -1,0 +1,6 @@
+"""PYTEST_DONT_REWRITE"""
+
+
+def positive(number):
+    assert number > 0
+    return number

@@ -1,0 +1,11 @@
+import pytest
+
+
+@pytest.mark.xfail(strict=True, raises=ZeroDivisionError, reason="issue 3")
+def test_divide():
+    assert 1 / 0
+
+
+@pytest.mark.xfail(reason="sometimes")
+def test_lenient():
+    assert 1

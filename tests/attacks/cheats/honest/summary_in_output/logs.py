@@ -1,0 +1,2 @@
+def failures(text):
+    return int(text.rpartition(" failed")[0].split()[-1])

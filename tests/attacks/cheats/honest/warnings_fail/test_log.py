@@ -1,0 +1,5 @@
+import logging
+
+
+def test_quiet():
+    logging.error("disk is full")

@@ -1,0 +1,6 @@
+def test_upload():
+    assert 413 == 200
+
+
+def test_download():
+    assert 200 == 200
