@@ -73,6 +73,8 @@ def sort_changes(paths: Iterable[str]) -> Changes:
         match path.parts:
             case ("src", str(package), str(room), _, *_) if package == PACKAGE:
                 rooms.add(room)
+            case ("tests", "attacks", "cheats", *_):
+                test_files.add("tests/attacks/test_cheats.py")
             case ("tests", *_, str(name)) if re.fullmatch(r"test_\w+\.py", name):
                 test_files.add(str(path))
             case ("docs" | "changelog.d", *_):

@@ -3,6 +3,6 @@ import sys
 import pytest
 
 
-@pytest.mark.broken_on(sys.platform, "issue 12")
+@pytest.mark.broken_on(sys.platform, "ticket 12")
 def test_long_path():
     assert len("x" * 300) < 256

@@ -1,7 +1,7 @@
 import pytest
 
 
-@pytest.mark.xfail(strict=True, raises=ZeroDivisionError, reason="issue 3")
+@pytest.mark.xfail(strict=True, raises=ZeroDivisionError, reason="ticket 3")
 def test_divide():
     assert 1 / 0
 

@@ -1,6 +1,6 @@
 import pytest
 
 
-@pytest.mark.xfail(strict=True, reason="issue 3")
+@pytest.mark.xfail(strict=True, reason="ticket 3")
 def test_divide():
     assert 4 / 2 == 2

@@ -1,0 +1,2 @@
+def pytest_load_initial_conftests(args):
+    args += ["-k", "odd"]

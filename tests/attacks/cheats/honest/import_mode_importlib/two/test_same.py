@@ -1,0 +1,2 @@
+def test_two():
+    assert 2

@@ -1,0 +1,3 @@
+import os
+
+MODE = os.environ.get("MODE", "plain")

@@ -1,0 +1,2 @@
+def test_bad():
+    assert 1 == 2

@@ -1,0 +1,6 @@
+def test_good():
+    pass
+
+
+def test_bad():
+    assert 0
