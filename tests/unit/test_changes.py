@@ -39,6 +39,7 @@ EFFECTS: Final[dict[str, set[str]]] = {
     f"{PACKAGE}/prove/search.py": {"search", "prove", "names"},
     f"{PACKAGE}/prove/data/new.toml": {"search", "prove", "names"},
     "tests/unit/base/test_values.py": {"values"},
+    "tests/attacks/cheats/honest/a/conftest.py": set(),
     "docs/prove.md": {"page", "names"},
     "changelog.d/new.feature.md": {"page", "names"},
     "README.md": {"page", "names"},
