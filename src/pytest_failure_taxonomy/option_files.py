@@ -42,7 +42,7 @@ CONNECTION_STRING: Final = re.compile(
 )
 """A database in libpq's form, which may hold a password: it is refused, and never quoted."""
 NO_CONNECTION_STRING: Final = (
-    "it is a connection string of libpq; give a URL of SQLAlchemy, such as "
+    "it is a connection string of libpq; give an SQLAlchemy URL, such as "
     "postgresql://user@host/database"
 )
 

@@ -125,42 +125,44 @@ _ROWS = (
            default="final_test"),
     Option("rules", "path", "Classify failures by the rules in this YAML file first",
            metavar="FILE"),
-    Option("redact", "list", "Remove texts that match from the report and the verdict, besides "
-           "secrets of known forms; of a pattern with groups, only the first group; repeatable",
+    Option("redact", "list", "Remove text that matches from the report and the verdict, in "
+           "addition to secrets of known forms; if REGEX has groups, only the first group; "
+           "repeatable",
            metavar="REGEX", right="regular expressions, one a line"),
     Option("strict_baseline", "flag", "In the stage baseline_run, accept only exit code 1 as a "
            "valid baseline"),
-    Option("stall_seconds", "number", "After so many seconds without progress, find out where the "
-           "run hangs; 0 is off", metavar="SECONDS", default=str(DEFAULT_STALL_SECONDS),
+    Option("stall_seconds", "number", "After this many seconds without progress, find out where "
+           "the run hangs; 0 turns this off", metavar="SECONDS", default=str(DEFAULT_STALL_SECONDS),
            right="a number of seconds such as 60, or 0 for off"),
-    Option("end_stalled", "flag", "End a run that hangs for so long; with xdist, only the worker "
+    Option("end_stalled", "flag", "End a run that hangs for that long; with xdist, only the worker "
            "whose test hangs"),
     Option("history", "database", "Record the run in the history, and say which failures are new, "
-           "known, flaky or came back; URL is an SQLite file or a URL of SQLAlchemy; without it: "
+           "known or flaky, or came back; URL is an SQLite file or an SQLAlchemy URL, by default "
            "FAILURE_TAXONOMY_HISTORY, else .failure-taxonomy/history.db", short="--why-history",
            metavar="URL", left_out="", right="a path, a URL or true",
            ini_more=", relative to the configuration file; true for the default"),
     Option("known", "path", "Exit with 0 if tests failed and every failure is known: listed in "
            "FILE, or known to the history", short="--why-known",
            metavar="FILE|history", right="the name of a file, or history"),
-    Option("junit", "path", "Write JUnit XML with reasons, owners and the failures of the "
-           "session, even if pytest dies", short="--why-junit", metavar="PATH",
+    Option("junit", "path", "Write JUnit XML with reasons, owners and failures outside of "
+           "tests, even if pytest dies", short="--why-junit", metavar="PATH",
            right="the name of a file such as report.xml"),
-    Option("html", "path", "Write one HTML page with everything in it; needs the extra html",
+    Option("html", "path", "Write the report as one HTML page; needs the extra html",
            short="--why-html", metavar="PATH", right="the name of a file such as report.html"),
-    Option("github", "choice", "On GitHub Actions, annotate the run and write the summary and the "
-           "outputs of the step; auto: on there, off elsewhere", choices=("auto", "on", "off"),
+    Option("github", "choice", "On GitHub Actions, annotate the run and write the step's summary "
+           "and outputs; auto: on there, off elsewhere", choices=("auto", "on", "off"),
            default="auto"),
-    Option("summary", "choice", "What to print at the end: the verdict (short), also the causes "
-           "with their tests, as -v does (groups), or nothing (off)",
+    Option("summary", "choice", "What to print at the end: the verdict (short), the verdict and "
+           "the causes with their tests, as -v does (groups), or nothing (off)",
            choices=("short", "groups", "off"), default="short"),
-    Option("prove", "text", "After a run in which tests failed, run them again for up to TIME to "
+    Option("prove", "text", "If tests failed, run them again at the end, for up to TIME, to "
            "prove why they fail: order, chance or conditions", short="--why-prove", metavar="TIME",
            right="a time such as 90s, 5m or 1h"),
     Option("shard", "text", "Which part of the suite this run is, such as 2/4", metavar="I/N",
-           right="one such as 2/4", default="that of pytest-split, pytest-shard or the CI system"),
-    Option("subtask", "text", "The subtask that this run attempts; switches the history on, which "
-           "records the attempt", metavar="ID"),
+           right="one such as 2/4",
+           default="as set by pytest-split, pytest-shard or the CI system"),
+    Option("subtask", "text", "The subtask that this run attempts; switches the history on, to "
+           "record the attempt", metavar="ID"),
     Option("approach", "text", "What this attempt tries, in a few words", metavar="TEXT"),
     Option("markers", "list", "More failure markers: NAME, or NAME = one of the 15 reasons",
            right="NAME, or NAME = REASON", is_ini_alone=True),

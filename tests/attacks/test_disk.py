@@ -211,7 +211,7 @@ def test_a_death_on_a_full_disk(folder: Path, disk: Path) -> None:
     assert (verdict["reason"], verdict["kind"]) == ("TESTS_FAILED", "test.failed")
     assert verdict["confidence"] == "likely"
     assert verdict["message"] == (
-        "12 of 14 tests failed, then the process left before pytest had finished while it ran "
+        "12 of 14 tests failed, then the process exited before pytest had finished while it ran "
         "test_it.py::test_it[13]"
     )
     assert report["summary"]["failed"] == 12

@@ -137,7 +137,7 @@ CONFTEST: Final = {"conftest.py": LEAVES, "test_it.py": BAD}
 BY_CONFTEST: Final = (
     "conftest.py ended pytest with status 0 before any test ran (conftest.py:1)"
 )
-BEFORE_ANY: Final = "pytest with status 0 before any test ran, then the process left before pytest had finished"
+BEFORE_ANY: Final = "pytest with status 0 before any test ran, then the process exited before pytest had finished"
 AT_LINE_1: Final = "1 test failed: assert 0: test_it (test_it.py:1)"
 AT_LINE_2: Final = "1 test failed: assert 0: test_it (test_it.py:2)"
 IN_BOTH: Final = "1 test failed, and conftest.py ended pytest with status 0 (conftest.py:2, in pytest_{})"
@@ -280,7 +280,7 @@ ANSWERS: Final[Mapping[str, tuple[Mapping[str, str], list[str], int, str]]] = {
         BASELINE,
         0,
         (
-            "the process left with exit code 0 after the session had ended with exit code 1, then "
+            "the process exited with code 0 after the session had ended with exit code 1, then "
             "the tests pass before the fix"
         ),
     ),

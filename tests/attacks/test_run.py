@@ -594,7 +594,7 @@ def test_a_limit_of_a_command(tmp_path: Path) -> None:
     run = supervise(tmp_path, "sleep", "60", options=["--timeout=0.2"])
     assert run.status == 124
     message = run.report(completeness="reconstructed")["verdict"]["message"]
-    assert message == "the command used up its time limit"
+    assert message == "the command hit its time limit"
 
 
 # Reports that a watcher is about to complete.

@@ -94,7 +94,7 @@ def test_trials_of_terminal_bench(tmp_path: Path, call: Callable[..., Said]) -> 
     system = "terminus (anthropic/sonnet)"
     assert failed["attempt"] == {"subtask": "failed", "approach": system}
     assert failed["trial"]["told"]["failure_mode"] == "unset"
-    said = "2 of 3 tests failed, and the agent used up its time limit, 3 causes"
+    said = "2 of 3 tests failed, and the agent hit its time limit, 3 causes"
     assert reports["slow"]["verdict"]["message"] == said
     assert [held["kind"] for held in reports["slow"]["reasons"]] == [
         "stage.timeout",

@@ -290,7 +290,7 @@ def test_what_is_new(call: Call) -> None:
     call("add", write(1, test_a="failed"), write(2, test_a="failed"))
     known = call("new", write(3, test_a="failed"))
     assert known.code == 0
-    assert "known since 2026-11-01 (0000000), 2 runs" in known.out
+    assert "known since 2026-11-01 (0000000), 2 earlier runs" in known.out
     new = call("new", write(4, test_b="failed"))
     assert new.code == 0  # the same cause in another test
     other = call(
@@ -552,7 +552,10 @@ def test_tasks_are_shown_as_their_program_does(call: Call) -> None:
         ),
         (("list", "-n", "0"), "'0' is no number of rows"),
         (("list", "--reason", "BAD"), "invalid choice: 'BAD'"),
-        (("list", "--history", "nothing://x"), "nothing://... is no URL of SQLAlchemy"),
+        (
+            ("list", "--history", "nothing://x"),
+            "nothing://... is not an SQLAlchemy URL",
+        ),
         (("since", "123456"), "there is no history yet"),
     ],
 )

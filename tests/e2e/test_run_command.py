@@ -450,7 +450,7 @@ def test_a_limit_ends_a_command_that_obeys(tmp_path: Path) -> None:
     assert report["verdict"]["confidence"] == "certain"
     assert report["verdict"]["nodeid"] == "test_it.py::test_second"
     assert (
-        f"the limit of {seconds} s was used up"
+        f"the limit of {seconds} s was reached"
         in report["verdict"]["evidence"][0]["detail"]
     )
     assert report["verdict"]["evidence"][-1]["source"] == "stacks at SIGTERM"

@@ -180,7 +180,7 @@ def test_all_of_it(shell: Shell) -> None:
         "cut to keep the report small",
     ]
     for expected in (
-        "[came back, first seen 2026-01-01, 14 runs], last passed at abc1234",
+        "[came back, first seen 2026-01-01, 14 earlier runs], last passed at abc1234",
         "tests/test_cart.py::test_total (call) TESTS_FAILED [test.failed]",
         "    AssertionError: assert 3 == 4",
         "    at tests/test_cart.py:7",

@@ -18,7 +18,7 @@ if not sys.platform.startswith("linux"):
 
 EXIT: Final = "import os; os._exit(3)\n"
 PASSING: Final = "def test_passes(): pass\n"
-LEFT: Final = "the process left before pytest had finished"
+LEFT: Final = "the process exited before pytest had finished"
 HOOK: Final = "def {}(): import os; os._exit(3)\n"
 ON_WORKER: Final = (
     "import os\n"
@@ -111,9 +111,9 @@ def test_the_verdict_names_the_place_of_a_worker(
     _, report = run(tmp_path, files, "-n1", "--max-worker-restart=0")
     verdict = report["verdict"]
     assert (verdict["kind"], verdict["nodeid"]) == ("worker.crashed", nodeid)
-    assert verdict["message"] == f"gw0 left with exit code 3 while {doing}"
+    assert verdict["message"] == f"gw0 exited with code 3 while {doing}"
     assert verdict["evidence"][0]["detail"] == (
-        f"worker gw0 left with exit code 3 while {doing}"
+        f"worker gw0 exited with code 3 while {doing}"
     )
     assert report["completeness"] == "full"
 

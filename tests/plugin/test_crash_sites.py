@@ -142,7 +142,7 @@ def test_deaths_of_workers(tmp_path: Path) -> None:
     details = [each["detail"].splitlines() for each in report["verdict"]["evidence"]]
     assert [each[0] for each in details] == [
         "worker gw0 died of SIGSEGV while it ran test_it.py::test_b (own.py:3)",
-        "worker gw1 left with exit code 3 while it ran test_it.py::test_c",
+        "worker gw1 exited with code 3 while it ran test_it.py::test_c",
     ]
     assert details[0][2].endswith('own.py", line 3, in deep')
     assert run.stderr.count(FATAL) == 1

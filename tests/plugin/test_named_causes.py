@@ -169,7 +169,7 @@ def test_a_thread_timeout_on_a_worker(runs: PytestRuns) -> None:
     assert done.kinds == ["test.timeout"]
     verdict = done.report["verdict"]
     assert (verdict["confidence"], verdict["retryable"]) == ("likely", True)
-    said = "test_hangs used up its time limit of 2 s (test_it.py)"
+    said = "test_hangs hit its time limit of 2 s (test_it.py)"
     assert verdict["message"] == f"1 of 2 tests failed: {said}"
     assert verdict["nodeid"] == "test_it.py::test_hangs"
     (failure,) = done.report["failures"]

@@ -129,7 +129,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("timeout",),
             [
                 (
-                    "1 test failed: test_it used up its time limit of 0.3 s (test_it.py:4) "
+                    "1 test failed: test_it hit its time limit of 0.3 s (test_it.py:4) "
                     "[TIMEOUT test.timeout]"
                 ),
                 "a retry may help",
@@ -142,7 +142,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("--session-timeout=0.2",),
             ("timeout",),
             [
-                "the session's time limit was used up [TIMEOUT session.timeout]",
+                "the session hit its time limit [TIMEOUT session.timeout]",
                 "because: session-timeout: 0.2 sec exceeded",
                 "not run: 1 of 2 tests; a retry may help",
             ],
@@ -154,7 +154,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("xdist",),
             [
                 (
-                    "1 of 2 tests failed: gw0 left with exit code 3 while it ran "
+                    "1 of 2 tests failed: gw0 exited with code 3 while it ran "
                     "test_it.py::test_it [TESTS_FAILED worker.crashed]"
                 )
             ],
@@ -417,7 +417,7 @@ def test_all_six_lines(pytester: pytest.Pytester, folder: Path) -> None:
         "  1 x ZeroDivisionError: division by zero: fixture broken (test_b.py:3)",
         (
             "and 3 more causes; in flight: test_b.py::test_stop (call, N s); "
-            "not run: 1 of 7 collected tests; a retry won't help, assertions failed"
+            "not run: 1 of 7 collected tests; a retry won't help: assertions failed"
         ),
         WROTE,
     ]

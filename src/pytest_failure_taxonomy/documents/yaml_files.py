@@ -272,7 +272,7 @@ def read_tree(
     if isinstance(found.value, root):
         return found
     if found.value is not WRONG:
-        problems.add(found.line, f"{kind_of(found)} where the file begins; {example}")
+        problems.add(found.line, f"the file begins with {kind_of(found)}; {example}")
     return None
 
 

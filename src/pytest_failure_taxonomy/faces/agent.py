@@ -328,7 +328,7 @@ def _advice(report: FailureReport, summary: RunSummary) -> Iterator[str]:
         yield fix  # of several, each has its own below
     yield f"retry helps: {_RETRY_HELPS[verdict.retryable]}"
     if summary.advice.endswith(HIDES):
-        yield "beware: a retry of only the failed tests passes and hides the cause"
+        yield "beware: a retry of only the failed tests would pass and hide the cause"
     if verdict.failure_type:
         yield f"failure type: {verdict.failure_type}"
 
@@ -433,7 +433,7 @@ def _changes(report: FailureReport, summary: RunSummary) -> Iterator[str]:
     causes = summary.causes
     states = states_words(Counter([cause.state for cause in causes if cause.state]))
     if not states:
-        states = nothing_of(report, "not known: the run has no history")
+        states = nothing_of(report, "not known (the run used no history)")
     yield f"changed: {states}"
     git = report.environment.git
     if git is not None and git.commit:

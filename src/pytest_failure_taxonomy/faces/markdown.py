@@ -201,7 +201,7 @@ def _cause(cause: CauseSummary, repository: Repository) -> str:
 
 def _frames(title: str, code: Code) -> str:
     """Return the user's own frames, and behind them all, each shown on a click."""
-    return folded(title, code.own) + folded("With the frames of libraries", code.whole)
+    return folded(title, code.own) + folded("With library frames", code.whole)
 
 
 def _title(cause: CauseSummary) -> str:

@@ -98,7 +98,7 @@ def open_history(
     """Open the history, and bring it up to date if an older version made it.
 
     Args:
-        url: a URL of SQLAlchemy or the path of an SQLite database; by default what the environment
+        url: an SQLAlchemy URL or the path of an SQLite database; by default what the environment
             variable `FAILURE_TAXONOMY_HISTORY` says, else `.failure-taxonomy/history.db` below
             `rootdir`.
         rootdir: by default the working directory.
@@ -126,7 +126,7 @@ def find_url(
     """Return where the history is.
 
     Args:
-        url: a URL of SQLAlchemy or the path of an SQLite database; by default what the environment
+        url: an SQLAlchemy URL or the path of an SQLite database; by default what the environment
             variable `FAILURE_TAXONOMY_HISTORY` says, else `.failure-taxonomy/history.db` below
             `rootdir`.
         rootdir: by default the working directory.
@@ -137,7 +137,7 @@ def find_url(
     given = os.fspath(url) if url is not None else os.environ.get(VARIABLE, "")
     if url is not None and not given.strip():
         raise HistoryError(
-            "history: the URL is empty; give a path, or a URL of SQLAlchemy"
+            "history: the URL is empty; give a path, or an SQLAlchemy URL"
         )
     if not given:
         root = Path(rootdir or ".").absolute()
@@ -163,7 +163,7 @@ def find_url(
     except (ArgumentError, NoSuchModuleError, ValueError):
         scheme = given.partition("://")[0]
         raise HistoryError(
-            f"history: {scheme}://... is no URL of SQLAlchemy; give one such as "
+            f"history: {scheme}://... is not an SQLAlchemy URL; give one such as "
             "sqlite:////path/history.db or postgresql://user@host/database"
         ) from None
     if found.drivername == "postgresql":  # the driver that the extra installs

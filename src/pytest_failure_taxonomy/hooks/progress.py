@@ -439,7 +439,7 @@ class ActivityRecorder:
             # The user's own code first: it is the least likely to have been tested.
             owners.sort(key=lambda owner: not owner.endswith(_CONFTEST))
             if len(owners) > _MAX_NAMED:
-                owners[_MAX_NAMED:] = ["another"]
+                owners[_MAX_NAMED:] = ["another plugin"]
             if len(owners) > 1:
                 last = owners.pop()
                 owners = [f"{', '.join(owners)} or {last}"]

@@ -101,7 +101,7 @@ def prove_causes(
 
     task = replace(task, tell=tell)
     budget = seconds_words(task.budget_seconds)
-    tell(f"{counted(len(causes), 'cause')}, in at most {budget}")
+    tell(f"{counted(len(causes), 'cause')} to prove in at most {budget}")
     with ExitStack() as stack:
         copies = None
         if leftovers.names or leftovers.older:

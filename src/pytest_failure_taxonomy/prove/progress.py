@@ -29,7 +29,7 @@ class Progress:
         """Say what is being tried, unless it was said a moment ago.
 
         Args:
-            what: for people: `pairs of runs`.
+            what: for people: `run pair`.
             number: of the one that begins; 0 for none.
             most: how many there are at most; 0 if that isn't known.
             until: when the time for this cause is over, on the monotonic clock.

@@ -235,7 +235,7 @@ class Trials:
             if verdict != "go on":
                 return verdict == "apart"
             done = comparison.pairs.effect.runs
-            self.experiments.show("pairs of runs", done + 1, rates.MOST_PAIRS)
+            self.experiments.show("run pair", done + 1, rates.MOST_PAIRS)
             sides = [failing, passing]
             self._shuffles.shuffle(sides)
             ends = []

@@ -39,7 +39,7 @@ class Code(NamedTuple):
     own: str
     """The user's own frames; all frames, if there are none of the user's."""
     whole: str
-    """With the frames of libraries; empty if `own` has them all."""
+    """With library frames; empty if `own` has them all."""
 
     @property
     def with_count(self) -> str:
@@ -47,7 +47,7 @@ class Code(NamedTuple):
         if not self.whole:
             return self.own
         omitted = _count_frames(self.whole) - _count_frames(self.own)
-        return f"{self.own}\n({counted(omitted, 'frame')} of libraries omitted)"
+        return f"{self.own}\n({counted(omitted, 'library frame')} omitted)"
 
 
 def line_class(line: str) -> str:

@@ -91,7 +91,7 @@ _STATES: Final = {
 }
 _SINCE: Final = {"came_back": "came back, first seen", "flaky": "flaky, since"}
 _COMMIT: Final = 7
-HIDES: Final = "; a retry of only the failed tests passes and hides the cause"
+HIDES: Final = "; a retry of only the failed tests would pass and hide the cause"
 """Added to the advice if a cause is proven to be `order.polluted`."""
 _MAX_NAMED_BY_PROOF: Final = 2
 """Tests that one line about a proof names; its command has them all."""
@@ -607,7 +607,7 @@ def states_words(counts: Mapping[str, int]) -> str:
 
 
 def state_words(history: SeenBefore) -> str:
-    """Return the words: `new`, `came back`, `known since 2026-11-03 (abc1234), 14 runs` or `flaky`.
+    """Return the words, such as `new` or `known since 2026-11-03 (abc1234), 14 earlier runs`.
 
     Args:
         history: of a group, a cause or a verdict.
@@ -621,7 +621,7 @@ def state_words(history: SeenBefore) -> str:
     commit = history.first_commit
     place = f" ({commit[:_COMMIT]})" if commit else ""
     name = _SINCE.get(state, "known since")
-    return f"{name} {since}{place}, {counted(history.runs, 'run')}"
+    return f"{name} {since}{place}, {counted(history.runs, 'earlier run')}"
 
 
 def proof_words(
@@ -793,7 +793,7 @@ def _why_no_retry_helps(listed: Sequence[_ListedCause], causes_count: int) -> st
         return f"a retry won't help{hides}"
     if assertions:
         what = "an assertion" if sum(assertions) == 1 else "assertions"
-        return f"a retry won't help, {what} failed{hides}"
+        return f"a retry won't help: {what} failed{hides}"
     return f"a retry can't fix {len(lasting)} of the {causes_count} causes{hides}"
 
 

@@ -157,7 +157,7 @@ def _node_of(activity: evidence.RunningActivity | None) -> str | None:
 
 def _judge_exit(end: evidence.ProcessExit) -> Finding:
     limit = used_up(end.limits, TEST_LIMIT_SHARE, of_test=True)
-    words = f"the process left with exit code {end.code}"
+    words = f"the process exited with code {end.code}"
     if limit is not None and end.code == TEST_LIMIT_EXIT_CODE:
         return finding(
             "test.timeout",
@@ -180,7 +180,7 @@ def _judge_limit_or_signal(end: evidence.ProcessExit) -> Finding | None:
     Our own limit comes first: it ends a process by a signal.
     """
     if end.enforced_limit_seconds is not None:
-        words = f"the limit of {end.enforced_limit_seconds:g} s was used up"
+        words = f"the limit of {end.enforced_limit_seconds:g} s was reached"
         return finding("process.timeout", end.source, words)
     if end.signal is not None:
         return _judge_signal(end, end.signal)
@@ -215,7 +215,7 @@ def judge_late_death(
     died = _judge_limit_or_signal(end)
     if died is None:
         reason = FailureReason.from_pytest_exit_code(end.code or 0)
-        words = f"the process left with exit code {end.code} {before}"
+        words = f"the process exited with code {end.code} {before}"
         return finding(
             "exit_status.changed",
             end.source,
@@ -321,7 +321,7 @@ def _death_words(worker: evidence.WorkerEnd) -> str:
     if worker.signal is not None:
         return f"died ({worker.signal}){_place_of_crash(worker.traces)}"
     if worker.exit_code is not None:
-        return f"left with exit code {worker.exit_code}"
+        return f"exited with code {worker.exit_code}"
     return "died"
 
 
@@ -397,7 +397,7 @@ def words_of_stall(stall: evidence.Stall, where: str | None = None) -> str:
 
 def headline_of_timeout(limit: evidence.TimeLimit) -> str:
     """Return the message for one test that used up this limit."""
-    return f"1 test used up its time limit of {limit.budget_seconds:g} s"
+    return f"1 test hit its time limit of {limit.budget_seconds:g} s"
 
 
 def _worker_words(worker: evidence.WorkerEnd, doing: str) -> str:
@@ -406,7 +406,7 @@ def _worker_words(worker: evidence.WorkerEnd, doing: str) -> str:
     elif worker.signal is not None:
         how = f"died of {worker.signal}"
     elif worker.exit_code is not None:
-        how = f"left with exit code {worker.exit_code}"
+        how = f"exited with code {worker.exit_code}"
     else:
         how = f"went down: {worker.error or 'no exit status is known'}"
     kill = worker.oom_kill

@@ -220,7 +220,7 @@ def test_any_text_is_taken(history: History) -> None:
                 "user=a options=b://c ",
             )
         ),
-        ("nothing://x", "nothing://... is no URL of SQLAlchemy"),
+        ("nothing://x", "nothing://... is not an SQLAlchemy URL"),
         ("missing/folder/h.db", "there is no folder"),
         ("text.db", "is no SQLite database"),
         (".", "is not a file"),

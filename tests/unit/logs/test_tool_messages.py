@@ -91,7 +91,7 @@ def test_every_wording_is_one_of_a_cause() -> None:
 def test_what_says_nothing(log: str, code: int, stage: str) -> None:
     """The exit code alone decides then."""
     found = answer_of(log, Stage(stage), code)
-    assert found["message"] in ("the setup failed", "the setup used up its time limit")
+    assert found["message"] in ("the setup failed", "the setup hit its time limit")
 
 
 def test_a_command_that_succeeded_after_all() -> None:

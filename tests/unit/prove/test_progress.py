@@ -29,12 +29,12 @@ def test_what_is_tried_and_how_much_time_is_left(
     """One line on a terminal, which makes room for the answer; lines elsewhere."""
     progress = make(monkeypatch, is_terminal=is_terminal)
     until = time.monotonic() + 59.5
-    progress.show("pairs of runs", 3, 20, until)
+    progress.show("run pair", 3, 20, until)
     progress.show("one pass", 0, 0, until)
     progress.clear()
     text = capsys.readouterr().err
     start, end = ("\r\x1b[K", "") if is_terminal else ("", "\n")
-    assert text.startswith(f"{start}   pairs of runs 3 of at most 20, ")
+    assert text.startswith(f"{start}   run pair 3 of at most 20, ")
     assert f" left{end}{start}   one pass, " in text
     assert text.endswith(start or end)
 
@@ -45,5 +45,5 @@ def test_a_moment_after_a_line_nothing_is_shown(
     """A terminal would flicker, and a file grow."""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     progress = Progress()
-    progress.show("pairs of runs", 1, 20, 0.0)
+    progress.show("run pair", 1, 20, 0.0)
     assert capsys.readouterr().err == ""

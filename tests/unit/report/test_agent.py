@@ -91,7 +91,7 @@ def test_a_failing_test() -> None:
         "  exit code: 1 (TESTS_FAILED)\n"
         "  tests: 1 failed, 2 passed\n"
         "  run: began 2026-01-31 12:00:00 UTC: pytest --failure-taxonomy tests\n"
-        "try: change the code, then run again: the same code fails again\n"
+        "try: change the code before you run it again: unchanged code fails again\n"
         "  retry helps: no\n"
         "  failure type: VERIFICATION_FAILED\n"
         "failures: 1, causes: 1\n"
@@ -103,7 +103,7 @@ def test_a_failing_test() -> None:
         "     |     def test_total():\n"
         "     | >       assert 3 == 4\n"
         "     | E       assert 3 == 4\n"
-        "changed: not known: the run has no history\n"
+        "changed: not known (the run used no history)\n"
         "in flight: none\n"
         "reproduce: in /home/user/shop\n"
         "  pytest tests/test_cart.py::test_total\n"
@@ -171,7 +171,7 @@ def test_a_run_without_a_failure() -> None:
         "verdict": "no failure",
         "try": "nothing to do",
         "failures": "none",
-        "changed": "not known: the run has no history",
+        "changed": "not known (the run used no history)",
         "in flight": "none",
         "reproduce": "no single test",
     }
@@ -297,7 +297,8 @@ def test_what_changed() -> None:
         f"  its tests last passed at: {'a' * 40}",
     ]
     assert (
-        "     history: came back, first seen 2026-01-02, 4 runs" in answer["failures"]
+        "     history: came back, first seen 2026-01-02, 4 earlier runs"
+        in answer["failures"]
     )
 
 

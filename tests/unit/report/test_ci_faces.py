@@ -267,7 +267,10 @@ def test_annotations_of_a_run() -> None:
     where, said = errors[1]
     first = report["causes"][0]
     count = f"{first['count']} x " if first["count"] > 1 else ""
-    assert where["title"] == f"{count}{first['what']} [known since 2026-01-02, 3 runs]"
+    assert (
+        where["title"]
+        == f"{count}{first['what']} [known since 2026-01-02, 3 earlier runs]"
+    )
     lines = said.splitlines()
     assert lines[0] == "fix: pip install shop"
     assert lines[-2:] == ["owner: project", f"[{first['reason']} {first['kind']}]"]
@@ -491,7 +494,7 @@ def test_the_summary_of_a_run() -> None:
     assert text.count("\n#### ") == len(report["causes"]) + 3
     assert f"`{report['causes'][0]['what']}`\n\nFix: `pip install shop`\n\n" in text
     assert (
-        "owner: project \u00b7 known since 2026-01-02, 3 runs \u00b7 "
+        "owner: project \u00b7 known since 2026-01-02, 3 earlier runs \u00b7 "
         "last passed at 0123456789ab \u00b7 "
     ) in text
     assert (
@@ -630,7 +633,7 @@ def test_an_issue_of_a_cause() -> None:
         f"`{cause['what']}`",
         f"- Is: `{cause['reason']} {cause['kind']}`",
         "- Fix: `pip install shop`",
-        "- History: `known since 2026-01-02, 3 runs`",
+        "- History: `known since 2026-01-02, 3 earlier runs`",
         "- Last passed at: `0123456789abcdef`",
         "- Owner: `project`",
     ):
@@ -730,7 +733,7 @@ def test_a_code_quality_report() -> None:
     first = report["causes"][0]
     count = f"{first['count']} x " if first["count"] > 1 else ""
     assert entries[0]["description"] == (
-        f"{count}{first['what']} [known since 2026-01-02, 3 runs]; fix: pip install shop "
+        f"{count}{first['what']} [known since 2026-01-02, 3 earlier runs]; fix: pip install shop "
         f"[{first['reason']} {first['kind']}]"
     )
     assert entries[0]["check_name"] == first["kind"]

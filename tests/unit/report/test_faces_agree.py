@@ -167,12 +167,12 @@ def test_the_frames_of_libraries_are_folded() -> None:
     ):
         assert LIBRARY not in text
         assert text.count("tests/test_it.py:5: in test_it") == 2
-        assert text.count("(1 frame of libraries omitted)") == 2
+        assert text.count("(1 library frame omitted)") == 2
         assert "ConnectionError: no answer" in text
     parts = render("markdown", decode_report(report)).split("<details>")
     folded = [part for part in parts if LIBRARY in part]
     titles = [part.partition("</summary>")[0] for part in folded]
-    assert titles == ["<summary>With the frames of libraries"] * 2
+    assert titles == ["<summary>With library frames"] * 2
     assert sum("<summary>Traceback" in part for part in parts) == 2
 
 
@@ -195,7 +195,11 @@ def _report_of(name: str) -> dict[str, Any]:
 
 
 SAYS: Final[list[tuple[str, dict[str, Any], str]]] = [
-    ("failed", {}, "change the code, then run again: the same code fails again"),
+    (
+        "failed",
+        {},
+        "change the code before you run it again: unchanged code fails again",
+    ),
     ("failed", {"retryable": None}, "run it once more as it is"),
     ("failed", {"retryable": True}, "retry the same run: it can pass"),
     (
@@ -206,12 +210,12 @@ SAYS: Final[list[tuple[str, dict[str, Any], str]]] = [
     (
         "failed",
         {"owner": "environment"},
-        "fix the environment, then run again: the same run fails again",
+        "fix the environment before you run it again: an unchanged run fails again",
     ),
     (
         "broken",
         {},
-        "fix the code that does not load, then run again: the same code fails again",
+        "fix the code that does not load before you run it again: unchanged code fails again",
     ),
     (
         "failed",
@@ -247,6 +251,6 @@ def test_several_causes_of_several_owners() -> None:
     report["verdict"]["retryable"] = False
     for cause in report["causes"]:
         cause["retryable"] = False
-    assert "\ntry: fix each cause, then run again: " in agent.render(
+    assert "\ntry: fix each cause before you run it again: " in agent.render(
         decode_report(report)
     )

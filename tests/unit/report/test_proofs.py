@@ -70,10 +70,10 @@ FLAKY: Final = proof(
 )
 LINES: Final = (
     (POLLUTED, "order-dependent, proven: passes alone (5 of 5), fails after {polluter} (5 of 5)",
-     "{polluter} leaves shop.config.RATE = 0.19 (was 0.2); with it put back test_total passes"),
+     "{polluter} leaves shop.config.RATE = 0.19 (was 0.2); with it restored, test_total passes"),
     (proof("order.polluted", nodeids=["a", "b", "c", "d"], without=passed(), state="x = 1"),
      "order-dependent, proven: passes alone (5 of 5), fails after a and b and 2 more (5 of 5)",
-     "a and b and 2 more leave x = 1; with it put back test_total passes"),
+     "a and b and 2 more leave x = 1; with it restored, test_total passes"),
     (FLAKY, ("flaky, proven: fails 4 of 40 whatever the order (2.8% to 23.7%); "
      "suspected: load: fails 9 of 10 with the processors busy")),
     (proof("reproducible"), "reproducible, proven: fails alone (5 of 5: at least 54%)"),
@@ -144,7 +144,7 @@ def test_the_words_of_each_type() -> None:
     for known, *lines in LINES:
         told = [line.replace("{polluter}", POLLUTER) for line in lines]
         assert [*words_of(known, VICTIM)] == told
-    assert words_of(POLLUTED, None)[1].endswith("with it put back it passes")
+    assert words_of(POLLUTED, None)[1].endswith("with it restored, it passes")
     shown = ShownPaths("/root/x", "/root/x/tests")
     assert (
         "fails after test_tax.py::test_default" in words_of(POLLUTED, VICTIM, shown)[0]
@@ -336,7 +336,7 @@ def test_that_a_retry_of_some_tests_hides_it() -> None:
     advice = summarise(decode_report(with_proofs(report, {key: POLLUTED}))).advice
     assert (
         advice
-        == "a retry won't help; a retry of only the failed tests passes and hides the cause"
+        == "a retry won't help; a retry of only the failed tests would pass and hide the cause"
     )
     suspected = {**POLLUTED, "status": "suspected"}
     assert (
@@ -404,6 +404,6 @@ def test_each_face_shows_it(name: str) -> None:
     if name == "agent":
         assert f"pytest {VICTIM}" not in shown
         assert (
-            "  beware: a retry of only the failed tests passes and hides the cause"
+            "  beware: a retry of only the failed tests would pass and hide the cause"
             in shown
         )

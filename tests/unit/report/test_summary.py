@@ -254,12 +254,12 @@ def test_assertions_speak_against_a_retry() -> None:
     report["verdict"]["retryable"] = False
     assert (
         summarise(decode_report(report)).advice
-        == "a retry won't help, an assertion failed"
+        == "a retry won't help: an assertion failed"
     )
     found["count"] = 2
     assert (
         summarise(decode_report(report)).advice
-        == "a retry won't help, assertions failed"
+        == "a retry won't help: assertions failed"
     )
     decoded = decode_report(report)
     (failure,) = summarise(decoded).causes[1].failures
@@ -276,7 +276,7 @@ def test_the_history_of_several_causes() -> None:
     assert [line.text for line in verdict_lines(decode_report(report), "")][1:4] == [
         "8 of 9, 2, 2 causes (1 new, 1 known)",
         f"  1 x {ASSERTION} [new]",
-        f"  7 x {REFUSED} [known since 2026-11-03, 14 runs]",
+        f"  7 x {REFUSED} [known since 2026-11-03, 14 earlier runs]",
     ]
 
 

@@ -301,7 +301,7 @@ def test_workers_that_die_at_one_file() -> None:
                     ),
                 )
             ],
-            "test_x used up its time limit of 1.5 s (test_mix.py:9)",
+            "test_x hit its time limit of 1.5 s (test_mix.py:9)",
             id="a-timeout",
         ),
         pytest.param(
@@ -639,7 +639,7 @@ def test_a_crash_that_a_worker_tells_is_in_its_cause() -> None:
         replace(crash, limit=limit),
         workers=(replace(worker, signal=None, limit=limit),),
     )
-    assert whats(slow) == [(1, "test_x used up its time limit of 2 s (test_mix.py:9)")]
+    assert whats(slow) == [(1, "test_x hit its time limit of 2 s (test_mix.py:9)")]
 
 
 def test_a_crash_that_pytest_exit_explains_is_in_its_cause() -> None:

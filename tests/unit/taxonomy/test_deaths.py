@@ -168,7 +168,7 @@ def test_a_tests_limit_explains_an_exit_from_98_percent_on(
     assert (finding.source, finding.nodeid) == (owner, "test_x.py::test_x")
     assert finding.detail == (
         f"{10 * share:.2f} s of the 10 s that {owner} allows were used up; "
-        "the process left with exit code 1"
+        "the process exited with code 1"
     )
 
 
@@ -275,9 +275,9 @@ def test_a_kill_after_the_session_can_have_two_causes() -> None:
         (end(143, "SIGTERM", sender="timeout"), "SIGTERM from timeout"),
         (
             end(137, "SIGKILL", enforced_limit_seconds=2.5),
-            "the limit of 2.5 s was used up",
+            "the limit of 2.5 s was reached",
         ),
-        (end(0), "the process left with exit code 0 before the session had finished"),
+        (end(0), "the process exited with code 0 before the session had finished"),
         (end(), "the end of the run was not recorded"),
     ],
 )
@@ -657,7 +657,7 @@ def test_a_late_limit_overrides_the_stage(
             "TESTS_FAILED",
             "worker.crashed",
             CERTAIN,
-            "worker gw1 left with exit code 1",
+            "worker gw1 exited with code 1",
         ),
         (
             {"exit_code": 1, "limit": of_test(0.98)},
@@ -665,7 +665,7 @@ def test_a_late_limit_overrides_the_stage(
             "test.timeout",
             LIKELY,
             (
-                "worker gw1 left with exit code 1 (9.80 s of the 10 s that pytest-timeout (thread) "
+                "worker gw1 exited with code 1 (9.80 s of the 10 s that pytest-timeout (thread) "
                 "allows were used up)"
             ),
         ),
@@ -679,7 +679,7 @@ def test_a_late_limit_overrides_the_stage(
             "test.timeout",
             LIKELY,
             (
-                "worker gw1 left with exit code 1 (9.80 s of the 10 s that faulthandler_timeout "
+                "worker gw1 exited with code 1 (9.80 s of the 10 s that faulthandler_timeout "
                 f"allows were used up) while it ran {TEST}"
             ),
         ),
@@ -688,7 +688,7 @@ def test_a_late_limit_overrides_the_stage(
             "TESTS_FAILED",
             "worker.crashed",
             CERTAIN,
-            "worker gw1 left with exit code 1",
+            "worker gw1 exited with code 1",
         ),
         (
             {"exit_code": 3, "limit": of_test(0.98, "faulthandler_timeout")},
@@ -696,7 +696,7 @@ def test_a_late_limit_overrides_the_stage(
             "worker.crashed",
             CERTAIN,
             (
-                "worker gw1 left with exit code 3 (9.80 s of the 10 s that faulthandler_timeout "
+                "worker gw1 exited with code 3 (9.80 s of the 10 s that faulthandler_timeout "
                 "allows were used up)"
             ),
         ),

@@ -734,12 +734,12 @@ def test_an_error_outside_of_tests_is_internal(origin: ErrorOrigin) -> None:
         ),
         pytest.param(
             died(exit_code=3, crashed_on=A),
-            f"left with exit code 3 while it ran {A}",
+            f"exited with code 3 while it ran {A}",
             id="code",
         ),
         pytest.param(
             died(exit_code=0, crashed_on=A),
-            f"left with exit code 0 while it ran {A}",
+            f"exited with code 0 while it ran {A}",
             id="code-0",
         ),
         pytest.param(

@@ -170,7 +170,7 @@ def test_a_failed_check_fails_again_with_the_same_code() -> None:
         explain_recovery("VERIFICATION_FAILED", attempt_count=count, traits=traits)
         for count in (1, 2)
     )
-    words = "Change the code, then run again: the same code fails again."
+    words = "Change the code before you run it again: unchanged code fails again."
     assert first.hints == (words,)
     assert second.hints == (
         words,

@@ -264,7 +264,7 @@
     if (failure.shown) nodes.push(make("p", { class: "meta" }, "Its code is above."));
     else if (failure.own) {
       nodes.push(codeNode(failure.own, label), make("details", {},
-        make("summary", {}, "With the frames of libraries"), codeNode(failure.traceback, label)));
+        make("summary", {}, "With library frames"), codeNode(failure.traceback, label)));
     } else if (failure.traceback) nodes.push(codeNode(failure.traceback, label));
     else nodes.push(make("p", { class: "note" }, failure.message || (failure.only
       ? "The report has only the name of this failure: earlier failures used up the room."

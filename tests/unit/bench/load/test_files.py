@@ -29,8 +29,8 @@ GRADE: Final = "write `def grade(case, output):`"
     [
         ("", f"1: the file is empty; {CODES}, or {{}} for none"),
         ("# nothing\n", f"1: the file is empty; {CODES}, or {{}} for none"),
-        ("- a.b\n", f"1: a list where the file begins; {CODES}"),
-        ("tests.failed", f"1: the value 'tests.failed' where the file begins; {CODES}"),
+        ("- a.b\n", f"1: the file begins with a list; {CODES}"),
+        ("tests.failed", f"1: the file begins with the value 'tests.failed'; {CODES}"),
         ("a:", "1: 'a' is empty; write severity: and description: below it"),
         (
             "a: block",
@@ -165,8 +165,8 @@ def test_a_runner_code_is_block(tmp_path: Path, code: str, severity: str) -> Non
     ("content", "problem"),
     [
         ("", f"1: the file is empty; {KEYS}"),
-        ("a: b", f"1: a mapping where the file begins; {KEYS}"),
-        ("a", f"1: the value 'a' where the file begins; {KEYS}"),
+        ("a: b", f"1: the file begins with a mapping; {KEYS}"),
+        ("a", f"1: the file begins with the value 'a'; {KEYS}"),
         ("- a\n- 5", "2: a key '5' is not a string; put it in quotes"),
         ("- a\n-", "2: a key is empty; give it a value or leave it out"),
         ("- a\n- ''", "2: a key is empty; give it a name, such as tests.failed"),
@@ -328,7 +328,7 @@ def test_breakdown_keys_in_python(
     [
         (
             "- a",
-            "1: a list where the file begins; write keys and values, such as `concurrency: 4`",
+            "1: the file begins with a list; write keys and values, such as `concurrency: 4`",
         ),
         (
             "timeout: 5",
@@ -574,7 +574,7 @@ def test_rubrics_that_can_grade(tmp_path: Path, content: str) -> None:
     """Whatever can be called with two arguments is a rubric, and what only a run can tell."""
     write_class(tmp_path, {"rubric.py": content, "failure_modes.yaml": "- wrong"})
     (told,) = problems_of(tmp_path)
-    assert told.startswith("failure_modes.yaml:1: a list")
+    assert told.startswith("failure_modes.yaml:1: the file begins with a list")
 
 
 def test_a_script_needs_no_grade(tmp_path: Path) -> None:
