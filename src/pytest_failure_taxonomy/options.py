@@ -155,7 +155,7 @@ _ROWS = (
     Option("summary", "choice", "What to print at the end: the verdict (short), the verdict and "
            "the causes with their tests, as -v does (groups), or nothing (off)",
            choices=("short", "groups", "off"), default="short"),
-    Option("prove", "text", "If tests failed, run them again at the end, for up to TIME, to "
+    Option("prove", "text", "Run failed tests again at the end, for up to TIME, to "
            "prove why they fail: order, chance or conditions", short="--why-prove", metavar="TIME",
            right="a time such as 90s, 5m or 1h"),
     Option("shard", "text", "Which part of the suite this run is, such as 2/4", metavar="I/N",

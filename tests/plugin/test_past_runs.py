@@ -213,8 +213,9 @@ def test_a_history_in_the_form_of_libpq(runs: PytestRuns) -> None:
     """It is refused and not quoted, and no file has its name."""
     run = runs.run(f"{HISTORY}=host=127.0.0.1 port=1 password=geheim dbname=x")
     assert run.exit_status == 4
-    assert f"{HISTORY}: it is a connection string of libpq; give a URL" in "\n".join(
-        run.stderr
+    assert (
+        f"{HISTORY}: it is a connection string of libpq; give an SQLAlchemy URL"
+        in "\n".join(run.stderr)
     )
     assert "geheim" not in "\n".join([*run.stdout, *run.stderr])
     assert [path.name for path in runs.path.iterdir() if "geheim" in path.name] == []
