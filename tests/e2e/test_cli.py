@@ -84,4 +84,7 @@ def test_packages_of_one_repository_are_merged(tmp_path: Path) -> None:
     refused = run_child(tmp_path, merge)
     assert refused.status == 2
     (line,) = refused.stderr.splitlines()
-    assert f"{tmp_path / 'api'}, {tmp_path / 'web'}; merge those of one" in line
+    assert (
+        f"({tmp_path / 'api'}, {tmp_path / 'web'}) and no common Git repository;"
+        in line
+    )

@@ -204,7 +204,7 @@ def test_what_is_proven_of_the_failures(
         "5 causes to prove in at most 10 min",
         f"1. 1 x assert 10.7 == 12: test_the_tax (test_2_prices.py:8): {tax}",
         f"order-dependent, proven: passes alone (5 of 5), fails after {polluter} (5 of 5)",
-        f"{polluter} leaves prices.RATE = 0.07 (was 0.2); with it restored, test_the_tax passes",
+        f"{polluter} leaves prices.RATE = 0.07 (was 0.2); with the old value restored, test_the_tax passes",
         f"{program} {polluter} {tax}",
     ]
     runs_of_day = proofs[day]["runs"]

@@ -235,8 +235,8 @@ def _by_runs(seen: Sequence[Seen], is_new: Sequence[bool]) -> Iterator[Suspicion
         how = "only" if both == failed_runs else "more often"
         yield Suspicion(
             type=type_,
-            evidence=f"fails {how} {where}: {both:,} of {failed_runs:,} failures, "
-            f"{runs_there:,} of {known_runs:,} runs there",
+            evidence=f"fails {how} {where}: {both:,} of {failed_runs:,} failures match, "
+            f"but only {runs_there:,} of {known_runs:,} runs",
             chance=min(1.0, chances[where] * len(tried)),
         )
 

@@ -185,11 +185,11 @@ class OldReleases:
         links = [f"--find-links={place}" for place in source.find_links]
         command = [*installer["command"], *offline, *links]
         self._command = [word.replace("{python}", sys.executable) for word in command]
-        index = "no index" if source.offline else installer["index"]
-        places = [index, *source.find_links]
+        index = [] if source.offline else [installer["index"]]
+        places = " and ".join([*index, *source.find_links]) or "no index"
+        verb = "installs" if source.offline else "downloads"
         self.tell(
-            f"old versions come from {' and '.join(places)}, by {name}: wheels alone, into a "
-            "temporary folder"
+            f"{name} {verb} old versions from {places} into a temporary folder (wheels only)"
         )
 
     def install(self, change: Change) -> bool:
@@ -362,7 +362,7 @@ class _Search:
                 break
         words = result_words(outcome)
         old = [f"{change.name} {change.old}" for change in changes]
-        shown = listed(old, _SHOWN) or "nothing put back"
+        shown = listed(old, _SHOWN) or "the current versions"
         self._releases.tell(f"   with {shown}: {words}")
         return words
 

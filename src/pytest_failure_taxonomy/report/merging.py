@@ -556,8 +556,9 @@ def _tell_roots_apart(parts: list[_Part]) -> list[_Part]:
     if all(part.run.shard for part in with_tests):
         return parts
     raise ReportError(
-        f"the runs don't belong together: no Git repository tells how their root directories lie "
-        f"to each other: {', '.join(map(safe_text, sorted(folders)))}; merge those of one"
+        "the runs don't belong together: they have different root directories "
+        f"({', '.join(map(safe_text, sorted(folders)))}) and no common Git repository; "
+        "merge only runs with the same root directory"
     )
 
 

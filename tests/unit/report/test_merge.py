@@ -514,11 +514,11 @@ def test_stages_that_run_no_test_have_no_root() -> None:
     [
         (
             [a_package(1, "/x/api", None, "a"), a_package(2, "/x/web", None)],
-            "no Git repository tells how their root directories lie to each other: /x/api, /x/web",
+            r"different root directories \(/x/api, /x/web\) and no common Git repository",
         ),
         (
             [a_package(1, "/x/api", "api", "a"), a_package(2, "/x/web", None)],
-            "no Git repository tells how their root directories lie",
+            "they have different root directories",
         ),
         ([], "there is no report"),
         ([a_run(1, completeness="running")], "failure-taxonomy finalize"),

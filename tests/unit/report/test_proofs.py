@@ -70,10 +70,10 @@ FLAKY: Final = proof(
 )
 LINES: Final = (
     (POLLUTED, "order-dependent, proven: passes alone (5 of 5), fails after {polluter} (5 of 5)",
-     "{polluter} leaves shop.config.RATE = 0.19 (was 0.2); with it restored, test_total passes"),
+     "{polluter} leaves shop.config.RATE = 0.19 (was 0.2); with the old value restored, test_total passes"),
     (proof("order.polluted", nodeids=["a", "b", "c", "d"], without=passed(), state="x = 1"),
      "order-dependent, proven: passes alone (5 of 5), fails after a and b and 2 more (5 of 5)",
-     "a and b and 2 more leave x = 1; with it restored, test_total passes"),
+     "a and b and 2 more leave x = 1; with the old value restored, test_total passes"),
     (FLAKY, ("flaky, proven: fails 4 of 40 whatever the order (2.8% to 23.7%); "
      "suspected: load: fails 9 of 10 with the processors busy")),
     (proof("reproducible"), "reproducible, proven: fails alone (5 of 5: at least 54%)"),
@@ -144,7 +144,9 @@ def test_the_words_of_each_type() -> None:
     for known, *lines in LINES:
         told = [line.replace("{polluter}", POLLUTER) for line in lines]
         assert [*words_of(known, VICTIM)] == told
-    assert words_of(POLLUTED, None)[1].endswith("with it restored, it passes")
+    assert words_of(POLLUTED, None)[1].endswith(
+        "with the old value restored, it passes"
+    )
     shown = ShownPaths("/root/x", "/root/x/tests")
     assert (
         "fails after test_tax.py::test_default" in words_of(POLLUTED, VICTIM, shown)[0]
