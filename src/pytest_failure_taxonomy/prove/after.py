@@ -8,7 +8,13 @@ from typing import Final
 
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.prove import causes, rates, recorded
-from pytest_failure_taxonomy.prove.experiment import Experiments, OutOfTime, Victim
+from pytest_failure_taxonomy.prove.experiment import (
+    AS_RECORDED,
+    Conditions,
+    Experiments,
+    OutOfTime,
+    Victim,
+)
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import counted
@@ -60,6 +66,23 @@ def run_until_excluded(
 ) -> tuple[bool, str]:
     """Run a test until it has passed often enough; return whether it has, and what that says."""
     rate = repeat.known.interval[0] or _RATE
+    if _is_seed(repeat.conditions):
+        # Changed code draws other numbers from the same seed, so a pass shows nothing.
+        is_fixed, words = _run_until_excluded(experiments, repeat, 1.0)
+        if not is_fixed:
+            return is_fixed, words
+        repeat, rate = replace(repeat, conditions=AS_RECORDED), _RATE
+    return _run_until_excluded(experiments, repeat, rate)
+
+
+def _is_seed(conditions: Conditions) -> bool:
+    variables = [name for name, _ in conditions.variables]
+    return conditions.seed is not None or "PYTHONHASHSEED" in variables
+
+
+def _run_until_excluded(
+    experiments: Experiments, repeat: recorded.Repeat, rate: float
+) -> tuple[bool, str]:
     needed = rates.passes_needed(rate)
     passed = 0
     try:

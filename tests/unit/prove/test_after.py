@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import pytest
+
 from pytest_failure_taxonomy.prove.after import run_in_turn, run_until_excluded
 from pytest_failure_taxonomy.prove.experiment import (
+    Conditions,
     Experiments,
     Outcome,
     OutOfTime,
@@ -85,6 +88,33 @@ def test_as_many_passes_as_the_rate_asks_for() -> None:
         experiments = Letters(test=letters, most=most)
         repeat = Repeat(victim=VICTIM, known=known)
         assert run_until_excluded(experiments, repeat) == (is_fixed, words)
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        Conditions(seed=1),
+        Conditions(variables=(("PYTHONHASHSEED", "3"),)),
+    ],
+)
+def test_a_seed_shows_only_what_is_not_fixed(conditions: Conditions) -> None:
+    """One more number that is drawn, and the test passes with the same seed."""
+    often = Count(failed=8, runs=8)
+    rows = (
+        ("f", False, "not fixed: failed in run 1", 1),
+        ("pppf", False, "not fixed: failed in run 3", 4),
+        (
+            "p",
+            True,
+            "fixed: 59 passes in a row exclude a failure rate of 5.0% or more (at 95%)",
+            60,
+        ),
+    )
+    for letters, is_fixed, words, runs in rows:
+        experiments = Letters(test=letters)
+        repeat = Repeat(victim=VICTIM, known=often, conditions=conditions)
+        assert run_until_excluded(experiments, repeat) == (is_fixed, words)
+        assert len(experiments.asked) == runs
 
 
 def test_new_tests_share_the_time_and_each_has_ten_runs_first() -> None:
