@@ -264,7 +264,8 @@ def test_a_killed_worker_costs_its_cases_in_flight(
     assert Counter(case_id for case_id, _ in calls).most_common(1)[0][1] == 1
     lost = [case_id for case_id, codes in codes_by_case(report).items() if codes]
     assert 1 <= len(lost) <= 2
-    assert {case_id for case_id, worker in calls if worker == KILLED} >= set(lost)
+    # A case may be lost before its system has written its line.
+    assert {worker for case_id, worker in calls if case_id in lost} <= {KILLED}
     assert report["counts"] == {
         "scheduled": 16,
         "started": 16,
