@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 from typing import Any, Final
 
 import pytest
 
 from tests.helpers.runs import FinishedRun, PytestRuns
+from tests.helpers.waiting import wait_until
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 needs_proc = pytest.mark.skipif(
@@ -69,6 +71,118 @@ def test_leaves():
 def test_asks():
     socket.socket().bind(("127.0.0.1", PORT))
 """
+CHANGES: Final = """
+import os, subprocess, sys, threading, time
+import pytest
+held = threading.Event()
+@pytest.fixture(scope="module", autouse=True)
+def end():
+    yield
+    held.set()
+    child.kill()
+    child.wait()
+def test_thread():
+    threading.Thread(target=held.wait, name="keeper").start()
+def test_child():
+    global child
+    child = subprocess.Popen(["sleep", "60"])
+def test_folder(tmp_path):
+    os.chdir(tmp_path)
+def test_memory():
+    os.urandom(1) * (400 << 20)
+"""
+HARMLESS: Final = """
+import multiprocessing, os, subprocess, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+def test_thread():
+    thread = threading.Thread(target=print)
+    thread.start()
+    thread.join()
+def test_pool():
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(abs, [1, 2])]
+def test_child():
+    subprocess.run([sys.executable, "-c", ""], check=True)
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.communicate()
+def test_spawned():
+    context = multiprocessing.get_context("spawn")
+    child = context.Process(target=print)
+    child.start()
+    child.join()
+def test_fork():
+    pid = os.fork()
+    if not pid:
+        os._exit(0)
+    os.waitpid(pid, 0)
+def test_folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+def test_memory():
+    bytearray(8 << 20)
+"""
+HOG: Final = """
+import os, signal
+kept = []
+def test_hog():
+    kept.append(os.urandom(1) * (400 << 20))
+def test_other(): pass
+def test_victim():
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+EXITS: Final = """
+import os, threading, time
+def end():
+    time.sleep(0.5)
+    os._exit(3)
+def test_ended():
+    threading.Thread(target=time.sleep, args=(0.01,), name="ended").start()
+    time.sleep(0.2)
+def test_starts():
+    threading.Thread(target=end, name="ender").start()
+def test_victim():
+    time.sleep(60)
+"""
+BLOCKS_EXIT: Final = """
+import threading, time
+def test_starts():
+    threading.Thread(target=time.sleep, args=(60,), name="server").start()
+def test_after(): pass
+"""
+BLOCKS: Final = """
+import threading, time
+lock = threading.Lock()
+def hold():
+    with lock:
+        time.sleep(60)
+def test_leaves():
+    threading.Thread(target=hold, name="keeper", daemon=True).start()
+    while not lock.locked():
+        time.sleep(0.01)
+def test_victim():
+    lock.acquire()
+"""
+SERVES: Final = """
+import pytest, socket, subprocess, sys
+PORT = {port}
+@pytest.fixture(scope="module", autouse=True)
+def end():
+    yield
+    child.communicate(child.kill())
+SERVER = '''
+import socket, time
+server = socket.create_server(("127.0.0.1", PORT))
+print(flush=True)
+time.sleep(60)
+'''
+def test_leaves():
+    global child
+    command = [sys.executable, "-c", SERVER.replace("PORT", str(PORT))]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE)
+    child.stdout.readline()
+def test_other(): pass
+def test_asks():
+    socket.socket().bind(("127.0.0.1", PORT))
+"""
 LOCKS: Final = """
 import pathlib, pytest, sqlite3, time
 @pytest.mark.parametrize("number", range(2))
@@ -113,6 +227,8 @@ def test_a_fork_that_comes_back(runs: PytestRuns) -> None:
     assert run.report["verdict"] is None
     assert run.report["summary"]["passed"] == 3
     assert TWICE in str(run.report["notes"])
+    forked = [each for each in run.report["changes"] if each["what"] == "forked"]
+    assert [each["nodeid"] for each in forked] == ["test_it.py::test_forks"]
     (said,) = [line for line in run.stdout if TWICE in line]
     # What the child prints may stand before it in the line.
     assert "failure taxonomy: no failure (3 passed); " in said
@@ -219,4 +335,126 @@ def test_an_unclosed_file(
     runs.write({"test_it.py": test, "conftest.py": conftest})
     run = runs.run("-W", "error")
     (cause,) = run.report["causes"]
+    assert cause["what"].startswith(said)
+
+
+WORKERS: Final = pytest.mark.parametrize(
+    "args", [(), ("-n", "2", "--dist", "loadfile")], ids=["serial", "xdist"]
+)
+STALL: Final = ("-o", "failure_taxonomy_stall_seconds=2")
+
+
+def changes_of(run: FinishedRun) -> list[tuple[str, str, str]]:
+    """Return the changes in the report, without the name of the file."""
+    assert run.report["faults"] == []
+    return [
+        (
+            change["nodeid"].removeprefix("test_it.py::"),
+            change["what"],
+            change["detail"],
+        )
+        for change in run.report["changes"]
+    ]
+
+
+@needs_proc
+@WORKERS
+def test_what_tests_leave_behind(runs: PytestRuns, args: tuple[str, ...]) -> None:
+    """Each change is told with its test, and by `show --all`."""
+    runs.write({"test_it.py": CHANGES})
+    run = runs.run(*args, plugins=["xdist"] if args else [])
+    assert run.exit_status == 0
+    thread, child, folder, memory = changes_of(run)
+    assert thread == ("test_thread", "thread", "keeper")
+    assert child == ("test_child", "child", "sleep 60")
+    assert folder[:2] == ("test_folder", "folder")
+    assert "test_folder0" in folder[2]
+    assert memory[:2] == ("test_memory", "memory")
+    # The peak of the process that has started this one may count as its own.
+    assert 200 <= int(memory[2].removeprefix("+").removesuffix(" MiB")) <= 450
+    shown = subprocess.run(
+        [sys.executable, "-m", "pytest_failure_taxonomy", "show", "--all"],
+        cwd=runs.path,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    assert "left behind" in shown
+    assert "test_it.py::test_thread left thread keeper running" in shown
+
+
+@needs_fork
+@WORKERS
+def test_what_tests_put_in_order(runs: PytestRuns, args: tuple[str, ...]) -> None:
+    """Threads that are joined, children that are awaited and folders that are restored are
+    no changes.
+    """
+    runs.write({"test_it.py": HARMLESS})
+    run = runs.run(*args, plugins=["xdist"] if args else [])
+    assert run.exit_status == 0
+    assert changes_of(run) == []
+
+
+@needs_proc
+@WORKERS
+def test_a_killed_run_names_the_hog(runs: PytestRuns, args: tuple[str, ...]) -> None:
+    """A SIGKILL that may be for memory names the test with the most growth."""
+    runs.write({"test_it.py": HOG})
+    runs.run_unchecked(*args, plugins=["xdist"] if args else [])
+    report = runs.wait_for_completion()
+    message = report["verdict"]["message"]
+    assert "while it ran test_it.py::test_victim" in message
+    assert "; test_it.py::test_hog: +" in message
+    assert report["changes"][0]["what"] == "memory"
+
+
+@WORKERS
+def test_a_thread_that_ends_the_process(
+    runs: PytestRuns, args: tuple[str, ...]
+) -> None:
+    """The test that has left it is named, and no thread that has ended before."""
+    runs.write({"test_it.py": EXITS})
+    runs.run_unchecked(*args, plugins=["xdist"] if args else [])
+    report = runs.wait_for_completion()
+    message = report["verdict"]["message"]
+    assert "while it ran test_it.py::test_victim" in message
+    assert "thread ender, left by test_it.py::test_starts, was still running" in message
+    assert "ended," not in message
+
+
+@needs_proc
+def test_a_thread_that_keeps_the_interpreter_from_ending(runs: PytestRuns) -> None:
+    """The thread is named with the test that has left it."""
+    runs.write({"test_it.py": BLOCKS_EXIT})
+    runs.run_unchecked(prefix=("timeout", "4"))
+    verdict = wait_until(lambda: runs.read_report()["verdict"], "the end is told")
+    said = "the interpreter waited for thread server, left by test_it.py::test_starts"
+    assert said in verdict["message"]
+
+
+@needs_proc
+@WORKERS
+def test_a_lock_that_a_thread_of_another_test_holds(
+    runs: PytestRuns, args: tuple[str, ...]
+) -> None:
+    """A test that waits for a lock is told with the threads that others have left."""
+    runs.write({"test_it.py": BLOCKS})
+    args = (*args, *STALL, "--failure-taxonomy-end-stalled")
+    runs.run_unchecked(*args, plugins=["xdist"])
+    report = runs.wait_for_completion()
+    assert report["verdict"]["kind"] == "test.stalled"
+    said = "; thread keeper, left by test_it.py::test_leaves, still runs"
+    assert said in report["verdict"]["message"]
+
+
+@needs_proc
+@WORKERS
+def test_a_port_that_the_child_of_another_test_holds(
+    runs: PytestRuns, port: int, args: tuple[str, ...]
+) -> None:
+    """The test that has left the child running is named."""
+    runs.write({"test_it.py": SERVES.format(port=port)})
+    run = runs.run(*args, plugins=["xdist"] if args else [])
+    (cause,) = run.report["causes"]
+    said = f"port {port} is in use: a process that test_it.py::test_leaves has left"
     assert cause["what"].startswith(said)

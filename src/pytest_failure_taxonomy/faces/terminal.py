@@ -33,7 +33,12 @@ from pytest_failure_taxonomy.report.summary import (
 )
 from pytest_failure_taxonomy.taxonomy.evidence import InFlightTest, Location, Stall
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
-from pytest_failure_taxonomy.taxonomy.words import and_more, counted, seconds_words
+from pytest_failure_taxonomy.taxonomy.words import (
+    and_more,
+    counted,
+    seconds_words,
+    words_of_change,
+)
 from pytest_failure_taxonomy.text import (
     AS_REPORTED,
     ShownPaths,
@@ -248,6 +253,7 @@ def detail_lines(
         "internal errors": _joined(entries.error, report.internal_errors),
         "in flight": _joined(entries.in_flight, report.in_flight),
         "stalls": _joined(entries.stalled, report.stalls),
+        "left behind": map(_line, map(words_of_change, report.changes)),
         "not run": _not_run_lines(report.not_run, paths),
         "workers": [_worker_line(worker, paths) for worker in report.workers],
         "bench": _joined(_bench_lines, summary.benches),

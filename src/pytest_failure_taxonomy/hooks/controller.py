@@ -21,6 +21,7 @@ from pytest_failure_taxonomy.hooks.worker import OUTPUT_KEY
 from pytest_failure_taxonomy.survive import observed
 from pytest_failure_taxonomy.survive.facts import (
     WorkerState,
+    growth_of_test,
     limits_of_test,
     stall_of_worker,
 )
@@ -53,6 +54,7 @@ class _Seen(TypedDict, total=False):
     """What is known of how a worker ended: fields of its `WorkerEnd`."""
 
     activity: evidence.RunningActivity | None
+    changes: tuple[evidence.Change, ...]
     crashed_on: str | None
     error: str | None
     limit: evidence.TimeLimit | None
@@ -250,8 +252,9 @@ class ControllerRecorder:
         if output.get("refusal"):
             refusal = evidence.RunError(origin="usage", message=output["refusal"])
             self._session.log.add_error(refusal)
-        if output.get("forked"):
-            self._session.forked.append(output["forked"])
+        if output.get("changes"):
+            changes = [evidence.Change(**change) for change in output["changes"]]
+            seen["changes"] = tuple(changes)
         for fault in output.get("faults", ()):
             self.faults.note(fault)
         if error and not worker.has_exited:
@@ -291,6 +294,12 @@ class ControllerRecorder:
         peak = peak_rss_of_children()
         if peak > self._peak_of_children:
             self._peak_of_children = seen["peak_rss_bytes"] = peak
+        growth: list[evidence.Change] = []
+        if state.test is not None:
+            growth += growth_of_test(
+                state.test.nodeid, state.peak_bytes, seen.get("peak_rss_bytes")
+            )
+        seen["changes"] = (*state.changes, *growth)
         if worker.returncode == -_SIGKILL and process_id is not None:
             now_ns = time.monotonic_ns()
             seen["oom_kill"] = observed.oom_kill_of(process_id, worker.ready_ns, now_ns)

@@ -10,7 +10,7 @@ import ast
 import linecache
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -36,11 +36,13 @@ _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 class Family:
     """The processes of a run: its workers, or the one pytest, and what these have started."""
 
-    def __init__(self, record: Path | None) -> None:
+    def __init__(self, record: Path | None, starters: Mapping[int, str]) -> None:
         """Find them.
 
         Args:
             record: the folder of the run's record, if this process is a worker of it.
+            starters: the tests that have started the children of this process and left
+                them, by process id.
         """
         self._deadline = time.monotonic() + MAX_SECONDS
         own = os.getpid()
@@ -48,6 +50,10 @@ class Family:
         if record is not None:
             for process_id, worker in _workers(record):
                 words = f"another worker of this run holds it ({worker})"
+                self._names.setdefault(process_id, words)
+        for started, nodeid in starters.items():
+            words = f"a process that {nodeid} has left running holds it"
+            for process_id in (started, *descendants(started)[:MAX_PROCESSES]):
                 self._names.setdefault(process_id, words)
         words = "a process that this run has started holds it"
         for process_id in [*self._names]:

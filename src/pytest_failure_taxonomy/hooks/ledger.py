@@ -1,27 +1,65 @@
 """Record what tests did to the process that runs them, to explain later failures.
 
-Three things are looked at. The working folder, after each test: that is one system call
-of 0.6 µs, and an audit hook, say, would cost more for every file that is opened. A
-fork: Python calls back in the child, and only there is it looked whether the child goes
-on as a pytest. And what another process of the run holds: that is looked for when a
-test fails of it, in `holders`.
+After each test a few numbers are compared with those before it: the working folder, the
+threads that run, the peak of memory, and whether there is any child process. That takes
+3 µs, and 5 µs more while a child lives. Only where a number has changed is it looked
+why. An audit hook, say, would cost more for every file that is opened.
+
+Of a fork Python calls back in the child, and only there is it looked whether the child
+goes on as a pytest. What another process of the run holds is looked for when a test
+fails of it, in `holders`.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import shlex
+import sys
+import threading
+from collections.abc import Callable, Mapping
 
-# Bound here, because a test may replace it in its module.
+# Bound here, because a test may replace them in their module.
 from contextlib import suppress
-from os import getcwd
+from os import close, getcwd
+from os import open as open_file
+from os import read as read_file
 from pathlib import Path
-from typing import Final
+from time import sleep
+from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_failure_taxonomy.hooks import inspection
+from pytest_failure_taxonomy.survive.facts import change_of_growth, is_growth
 from pytest_failure_taxonomy.system.interpreter import call_after_fork
+from pytest_failure_taxonomy.system.process import children_of, command_of, start_of
+from pytest_failure_taxonomy.taxonomy.evidence import Change
+from pytest_failure_taxonomy.taxonomy.values import replace
+
+try:
+    from resource import RUSAGE_SELF, getrusage
+except ImportError:  # Windows
+    HAS_USAGE = False
+else:
+    HAS_USAGE = True
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.redaction.secrets import Secrets
+
+_ACTIVE: Final[dict[int, threading.Thread]] = getattr(threading, "_active", {})
+"""The running threads by their numbers. `threading.enumerate` takes a lock for them."""
+_UNIT: Final = 1 if sys.platform == "darwin" else 1024
+"""Bytes in one of `ru_maxrss`."""
+_CHILDREN: Final = "/proc/thread-self/children"
+_MAX_CHANGES: Final = 1_000
+_MAX_DETAIL: Final = 200
+_HELPERS: Final = (
+    "from multiprocessing.resource_tracker ",
+    "from multiprocessing.forkserver ",
+)
+"""How programs begin that multiprocessing starts once, for all that comes after."""
 
 _LENGTH_BYTES: Final = 2
+_NO_FORK: Final = bytes(_LENGTH_BYTES)
 _MAX_NODEID_BYTES: Final = mmap.PAGESIZE - _LENGTH_BYTES
 _IN_USE: Final = frozenset({"98", "48"})
 """EADDRINUSE of Linux and macOS."""
@@ -39,6 +77,19 @@ class Ledger:
     def __init__(self) -> None:
         self.running = ""
         """The test that runs."""
+        self.tell: Callable[[Change], None] = lambda _: None
+        """Writes a change to the record."""
+        self.tell_peak: Callable[[int], None] = lambda _: None
+        """Writes the peak of memory, in bytes, to the record."""
+        self.secrets: Secrets | None = None
+        self._changes: dict[tuple[str, int, str], Change] = {}
+        self._has_begun = False
+        self._threads: dict[int, Change | None] = {}
+        self._children: dict[int, Change | None] = {}
+        """Those that run, by number, with the change that each is; `None` for those
+        that were there before the first test."""
+        self._listed_children = b""
+        self._peak = 0
         self.record: Path | None = None
         """The folder of the run's record, where this process is a worker on the same
         machine."""
@@ -54,6 +105,16 @@ class Ledger:
             self._page = mmap.mmap(-1, mmap.PAGESIZE)
         call_after_fork(self._begin_in_child)
 
+    def start(self, nodeid: str) -> None:
+        """Begin with a test; what was there before the first one is nobody's."""
+        self.running = nodeid
+        if not self._has_begun:
+            self._has_begun = True
+            self._threads = dict.fromkeys(_ACTIVE)
+            self._listed_children = _list_children(b"")
+            self._children = dict.fromkeys(children_of(os.getpid()))
+            self._see_peak(_peak_now())
+
     def finish(self, nodeid: str) -> None:
         """Compare the process with what it was before this test."""
         if self._forked_in:
@@ -64,6 +125,100 @@ class Ledger:
             self._before = self._folder
             self._folder = folder
             self._changed_by = "" if folder == self._first else nodeid
+            if self._changed_by:
+                self._add(nodeid, "folder", folder or "deleted")
+        if _ACTIVE.keys() != self._threads.keys():
+            names = {each: _name_of(thread) for each, thread in [*_ACTIVE.items()]}
+            self._compare(nodeid, "thread", self._threads, names)
+        listed = _list_children(self._listed_children)
+        if listed != self._listed_children:
+            self._listed_children = listed
+            self._compare(nodeid, "child", self._children, self._commands())
+        peak = _peak_now()
+        if peak != self._peak:
+            grown = peak - self._peak
+            if is_growth(grown * _UNIT, self._peak * _UNIT):
+                self._keep(change_of_growth(nodeid, grown * _UNIT))
+            self._see_peak(peak)
+        if self._page[:_LENGTH_BYTES] != _NO_FORK:
+            self._see_fork()
+
+    def changes(self) -> tuple[Change, ...]:
+        """Return what tests did to this process so far, in order of occurrence."""
+        self._see_fork()
+        return tuple(self._changes.values())[:_MAX_CHANGES]
+
+    def leaver_of(self, thread: int) -> str | None:
+        """Return the test that has left a thread; `None` for none."""
+        change = self._threads.get(thread)
+        return None if change is None else change.nodeid
+
+    def _compare(
+        self,
+        nodeid: str,
+        what: Literal["thread", "child"],
+        before: dict[int, Change | None],
+        now: Mapping[int, str],
+    ) -> None:
+        """See which threads or children have ended, and which a test has left.
+
+        Args:
+            nodeid: the test.
+            what: they are.
+            before: those before it, which becomes those now.
+            now: what each is called; empty for those that are nobody's.
+        """
+        for number in before.keys() - now.keys():
+            change = before.pop(number)
+            if change is not None:
+                self._keep(replace(change, is_over=True))
+        for number in now.keys() - before.keys():
+            name = now[number]
+            before[number] = self._add(nodeid, what, name, number) if name else None
+
+    def _add(
+        self,
+        nodeid: str,
+        what: Literal["forked", "thread", "child", "folder"],
+        detail: str,
+        number: int = 0,
+    ) -> Change:
+        if self.secrets is not None:
+            detail = self.secrets.redact(detail)
+        detail = detail[:_MAX_DETAIL]
+        change = Change(nodeid=nodeid, what=what, detail=detail, number=number)
+        self._keep(change)
+        return change
+
+    def _keep(self, change: Change) -> None:
+        key = change.what, change.number, change.nodeid
+        if key in self._changes or len(self._changes) < _MAX_CHANGES:
+            self._changes[key] = change
+            self.tell(change)
+
+    def _commands(self) -> dict[int, str]:
+        """Return the command lines of the children that run, by process id."""
+        commands = {}
+        for child in children_of(os.getpid()):
+            words = _words_of(child)
+            if start_of(child) < 0:
+                continue
+            if any(word.startswith(_HELPERS) for word in words):
+                commands[child] = ""
+                continue
+            if self.secrets is not None:
+                words = [*self.secrets.redact_arguments(words)]
+            commands[child] = shlex.join(words) or f"process {child}"
+        return commands
+
+    def _see_peak(self, peak: int) -> None:
+        self._peak = peak
+        self.tell_peak(peak * _UNIT)
+
+    def _see_fork(self) -> None:
+        nodeid = self.returned_fork()
+        if nodeid and ("forked", 0, nodeid) not in self._changes:
+            self._add(nodeid, "forked", "the child returned into pytest")
 
     def returned_fork(self) -> str:
         """Return the test whose forked child came back into pytest; empty for none."""
@@ -112,7 +267,12 @@ class Ledger:
             return {}
         from pytest_failure_taxonomy.hooks import holders
 
-        family = holders.Family(self.record)
+        starters = {
+            number: change.nodeid
+            for number, change in self._children.items()
+            if change is not None
+        }
+        family = holders.Family(self.record, starters)
         if not is_in_use:
             file, words = family.holder_of_lock()
             if file:
@@ -163,3 +323,58 @@ def _folder_now() -> str:
         return getcwd()
     except OSError:
         return _GONE
+
+
+def _name_of(thread: threading.Thread) -> str:
+    """Return the name of a thread; empty for one that Python has not started."""
+    if isinstance(thread, threading._DummyThread):  # noqa: SLF001 - there is no other way
+        return ""
+    return str(vars(thread)["_name"])  # past the property: a class may have another
+
+
+def _words_of(child: int) -> list[str]:
+    """Return the words of a child's command line; wait 5 ms if it is just about to get one."""
+    words: list[str] = []
+    for _ in range(5):
+        words = [word for word in command_of(child) if word]
+        if words or start_of(child) < 0:
+            break
+        sleep(0.001)
+    return words
+
+
+def _peak_now() -> int:
+    return getrusage(RUSAGE_SELF).ru_maxrss if HAS_USAGE else 0
+
+
+if sys.platform == "linux":
+    from os import P_ALL, WEXITED, WNOHANG, WNOWAIT, waitid
+
+    _LOOKS_ONLY: Final = WEXITED | WNOHANG | WNOWAIT
+
+    def _list_children(before: bytes) -> bytes:
+        """Return the children of this thread as the system lists them.
+
+        Whether there is any at all is a fifth of that work. Children of other threads
+        stand for a byte.
+
+        Args:
+            before: what to return where no file can be opened.
+        """
+        try:
+            waitid(P_ALL, 0, _LOOKS_ONLY)
+            descriptor = open_file(_CHILDREN, os.O_RDONLY | os.O_CLOEXEC)
+        except ChildProcessError:
+            return b""
+        except OSError:
+            return before
+        try:
+            return read_file(descriptor, mmap.PAGESIZE) or b"?"
+        finally:
+            close(descriptor)
+
+else:
+
+    def _list_children(before: bytes) -> bytes:
+        """Return nothing: only Linux lists them."""
+        return before

@@ -415,7 +415,7 @@ class Run:
                 )
 
                 record_left_threads(
-                    self.report_file.record, self._config.rootpath, self._secrets.redact
+                    self.session, self._config.rootpath, self._secrets.redact
                 )
         return run
 

@@ -75,9 +75,10 @@ class SessionRecorder:
         self.progress = Progress(record, started_ns, self.nodeids.shown_of_all)
         self.log = EventLog(record, secrets, self.nodeids, faults)
         self.exceptions = ExceptionMemory(config, faults, secrets.learn)
-        self._ledger = self.exceptions.ledger
-        self.forked: list[str] = []
-        """Tests of workers that forked, and whose child came back into pytest."""
+        self.ledger = self.exceptions.ledger
+        self.ledger.secrets = secrets
+        self.ledger.tell = lambda change: self.log.write("change", change=change)
+        self.ledger.tell_peak = record.set_peak
         self.death: evidence.WorkerEnd | None = None
         """How the worker ended whose report comes next."""
         self.early_warnings: list[warnings.WarningMessage] = []
@@ -116,7 +117,7 @@ class SessionRecorder:
         """Record that a test starts."""
         try:
             self.progress.start(nodeid)
-            self._ledger.running = nodeid
+            self.ledger.start(nodeid)
             if self._awaiting is not None:
                 self._await_no_more()
             if self._superseded:
@@ -156,7 +157,8 @@ class SessionRecorder:
             if self._awaiting is not None:
                 self._await_no_more()
             self.exceptions.forget()
-            self._ledger.finish(nodeid)
+            if not self.progress.is_distributed:
+                self.ledger.finish(nodeid)
         except BaseException as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_runtest_logfinish", error)
 
@@ -409,7 +411,6 @@ class SessionRecorder:
             # A hook has raised on its way to ours, so that a report did not come by.
             lost = lost + uncounted
             uncounted = 0
-        forked = (self._ledger.returned_fork(), *self.forked)
         snapshot = snapshot_of(
             progress,
             log,
@@ -421,7 +422,7 @@ class SessionRecorder:
             should_fail=self.should_fail,
             last_words=self.secrets.redact(self.last_words),
             uncounted=uncounted,
-            forked=tuple(filter(None, forked)),
+            changes=self.ledger.changes(),
         )
         end = ProcessEnd(exit=exit_seen, ended_ns=progress.clock())
         seen = facts_of(snapshot, end)

@@ -22,7 +22,6 @@ import pytest
 
 from pytest_failure_taxonomy.survive.layout import DEBUGGER_AT
 from pytest_failure_taxonomy.survive.start_watcher import StalledRun, find_terminal
-from pytest_failure_taxonomy.survive.writer import Record
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ _END_SECONDS: Final = 1.0
 
 
 def record_left_threads(
-    record: Record, rootdir: Path, redact: Callable[[str], str]
+    session: SessionRecorder, rootdir: Path, redact: Callable[[str], str]
 ) -> None:
     """Record the threads that keep the interpreter from ending, and what they are at."""
     # Past the properties: a class of the user's may have others.
@@ -59,8 +58,9 @@ def record_left_threads(
                 native_id=known["_native_id"],
                 name=redact(known["_name"]),
                 place=None if place is None else redact(f"{place.path}:{place.line}"),
+                nodeid=session.ledger.leaver_of(known["_ident"]),
             )
-            record.write("thread", thread=seen)
+            session.log.write("thread", thread=seen)
 
 
 class StallThread(StalledRun):

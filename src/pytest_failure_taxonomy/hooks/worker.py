@@ -21,6 +21,8 @@ from pytest_failure_taxonomy.survive.folder import worker_folder
 from pytest_failure_taxonomy.survive.layout import DONE, IN_CALL, IN_TEARDOWN, STARTED
 from pytest_failure_taxonomy.survive.writer import DiskRecord, Record, StackDump
 from pytest_failure_taxonomy.system.process import peak_rss_bytes
+from pytest_failure_taxonomy.taxonomy.evidence import Change
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 
 OUTPUT_KEY: Final = "failure_taxonomy"
 """The key of this plugin in xdist's `workerinput` and `workeroutput`."""
@@ -55,8 +57,12 @@ class WorkerRecorder:
             self._asked.begin_when_asked(self.record, self._given["watcher"])
         self._config = config
         self._exceptions = ExceptionMemory(config, self.faults)
+        self._ledger = self._exceptions.ledger
+        self._ledger.tell = self._write_change
+        self._ledger.tell_peak = self.record.set_peak
         if self.record.folder is not None:
-            self._exceptions.ledger.record = self.record.folder.parent
+            self._ledger.record = self.record.folder.parent
+            self._ledger.secrets = Secrets(self._given["patterns"], self._given["key"])
         self._deselected = 0
         self._empty: list[str] = []
         self._nodeids: list[str] = []
@@ -80,7 +86,7 @@ class WorkerRecorder:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record which test runs here; the controller learns it later, or never."""
         self.record.numbers.counters[STARTED] += 1
-        self._exceptions.ledger.running = nodeid
+        self._ledger.start(nodeid)
         self.record.set_current(self._shown.get(nodeid, nodeid))
         self._ending = _ENDED["passed"]
 
@@ -129,7 +135,7 @@ class WorkerRecorder:
         numbers.page[layout.CURRENT_STATE_AT] = DONE
         self.record.keep(index)
         self._exceptions.forget()
-        self._exceptions.ledger.finish(nodeid)
+        self._ledger.finish(nodeid)
 
     @guarded_hook(trylast=True)
     def pytest_exception_interact(
@@ -198,10 +204,14 @@ class WorkerRecorder:
             "empty": self._empty[:MAX_NOTED],
             "exit": self._exit,
             "refusal": self._refusal(),
-            "forked": self._exceptions.ledger.returned_fork(),
+            "changes": [to_dict(change) for change in self._ledger.changes()],
             "faults": self.faults.messages,
             "peak_rss_bytes": peak_rss_bytes(),
         }
+
+    def _write_change(self, change: Change) -> None:
+        nodeid = self._shown.get(change.nodeid, change.nodeid)
+        self.record.write("change", change=replace(change, nodeid=nodeid))
 
     def _refusal(self) -> str | None:
         """Return the usage error that ends the session of this worker, if there is one.

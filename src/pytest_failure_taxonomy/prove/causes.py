@@ -44,6 +44,8 @@ from pytest_failure_taxonomy.taxonomy.words import (
 
 _MOST_FILES: Final = 5
 _MOST_NAMED: Final = 3
+_MOST_CHANGERS: Final = 5
+"""Tests that are tried first because they have left something behind."""
 _INDENT: Final = "   "
 _COVERAGE: Final = re.compile(r"\.coverage|coverage\.|htmlcov/")
 _DECIDED: Final = ("proven", "refuted")
@@ -321,7 +323,7 @@ def _prove(
         recorded=before,
         natural=natural[: natural.index(victim.nodeid)],
         others=others,
-        suspects=suspects,
+        suspects=(*_changers(report, before), *suspects),
         suspicions=_installed_since(cause),
         not_known=tuple(_not_known(report, search)),
         files=tuple(dict.fromkeys(nodeid.partition("::")[0] for nodeid in natural)),
@@ -400,6 +402,15 @@ def _not_known(report: FailureReport, search: Search) -> Iterator[str]:
         yield f"files that the run has written: {listed(leftovers.names, _MOST_NAMED)}"
     if deselected := report.summary.deselected:
         yield f"it may need one of {counted(deselected, 'test')} that the run had deselected"
+
+
+def _changers(
+    report: FailureReport, before: Sequence[str]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the last tests of those before a victim that have left something behind."""
+    changed = {change.nodeid for change in report.changes}
+    last = [nodeid for nodeid in reversed(before) if nodeid in changed]
+    yield from ((nodeid,) for nodeid in last[:_MOST_CHANGERS])
 
 
 def _installed_since(cause: Cause) -> tuple[str, ...]:

@@ -301,6 +301,8 @@ def fit_benches(reports: Sequence[Mapping[str, object]]) -> model.Section:
 
 GENERATOR: Final = model.Generator(name="pytest-failure-taxonomy", version=VERSION)
 """The program that writes reports."""
+MAX_CHANGES: Final = 1_000
+"""How many changes a report lists."""
 MAX_ATTRIBUTIONS: Final = 100
 """How many attributions a report lists."""
 
@@ -365,6 +367,7 @@ def build_report(
         attributions=limits.cap_value(_count_attributions(run)),
         repository=context.repository,
         attempt=context.attempt,
+        changes=limits.cap_value(run.changes[:MAX_CHANGES]),
         surroundings=None if is_ordinary else context.surroundings,
         session_exit_code=session_code or None,
         extensions={},

@@ -66,6 +66,7 @@ _LISTS: Final = (
     "internal_errors",
     "in_flight",
     "stalls",
+    "changes",
 )
 """Lists that a rerun replaces."""
 _OTHER_LISTS: Final = ("workers", "bench")
@@ -340,6 +341,7 @@ class Merger:
             notes=_notes(runs),
             repository=_repository(runs),
             attempt=_attempt(runs),
+            changes=lists["changes"],
             merged=model.Merged(
                 runs=tuple(runs), reruns=self.reruns, expect=self.expect
             ),

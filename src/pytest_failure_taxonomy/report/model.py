@@ -17,6 +17,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Activity,
     Attempt,
     Attribution,
+    Change,
     Completeness,
     Counts,
     Environment,
@@ -426,6 +427,9 @@ class FailureReport:
     """How its failures compare with those that are known; `None` where none were given."""
     trial: Trial | None = None
     """What the harness says about the trial; `None` for any other report."""
+    changes: tuple[Change, ...] = ()
+    """What tests did to the processes that ran them, and what outlived them, in order of
+    occurrence; capped."""
     merged: Merged | None = None
     """What the report was merged from; `None` for the report of one run."""
     surroundings: Surroundings | None = None
@@ -441,6 +445,7 @@ class FailureReport:
 
 
 PUBLISHED: Final[Fields] = {
+    Change: ("nodeid", "what", "detail"),
     RaisedException: ("type", "module", "message"),
     Stall: ("state", "seconds", "where", "stack", "children"),
     HeldReason: ("reason", "kind", "count", "nodeids"),
@@ -453,7 +458,7 @@ PUBLISHED: Final[Fields] = {
 """The fields that a report has of values that have more fields while a run is judged."""
 
 KEYS: Final = MappingProxyType({"schema_id": "$schema"})
-_LATE: Final[Fields] = {Cause: ("base",)}
+_LATE: Final[Fields] = {Cause: ("base",), FailureReport: ("changes",)}
 """Fields that reports of this schema version may lack, because they were added later."""
 CODEC: Final = Codec(published=PUBLISHED, optional=_LATE, biggest=inf, keys=KEYS)
 """Reads and writes reports of this schema version."""

@@ -43,7 +43,9 @@ def cut_to_fit(
     omitted = sorted(report.extensions)
     if report.bench:
         omitted.append("bench")
-    part = replace(report, bench=(), extensions={})
+    if report.changes:
+        omitted.append("changes")
+    part = replace(report, bench=(), extensions={}, changes=())
     # So is what experiments alone need, if it is large.
     environment = replace(part.environment, distributions=None)
     smaller = replace(part, order=None, environment=environment)

@@ -82,7 +82,7 @@ MAX_SECTION_SECONDS: Final = 60.0
 seconds."""
 _OF_RECORD: Final = (
     *("failures", "groups", "causes", "collection_errors", "internal_errors"),
-    *("not_run", "order", "limits", "notes", "faults", "attributions"),
+    *("not_run", "order", "changes", "limits", "notes", "faults", "attributions"),
     *("session_exit_code", "redacted", "extensions"),
 )
 """The fields that a report gets from the record, where it was cut."""

@@ -69,6 +69,10 @@ class WorkerState:
     """Its descriptors of the files with its captured stdout and stderr; 0 for none."""
     tests: int = 0
     """How many it has started."""
+    peak_bytes: int = 0
+    """The most resident memory that it had used before the test; 0 if unknown."""
+    changes: tuple[evidence.Change, ...] = ()
+    """What its tests did to its process."""
     endings: bytes = b""
     """A byte for each selected test: 0, or 1 and the index of its result's counter."""
 
@@ -104,11 +108,12 @@ class Snapshot:
     missing: Mapping[str, int]
     """By name of event: how many were counted and are not among the values above."""
     should_fail: str
+    changes: tuple[evidence.Change, ...] = ()
+    """What tests did to this process, in order of occurrence."""
 
     # What the live session knows, and no record.
     last_words: str = ""
     uncounted: int = 0
-    forked: tuple[str, ...] = ()
 
     # What only matters once the process is dead.
     finished: bool = True
@@ -122,6 +127,9 @@ class Snapshot:
     enclosing_limits: tuple[EnclosingLimit, ...] = ()
     activity: evidence.RunningActivity | None = None
     """What was being collected or called, where that was no test."""
+    process_id: int | None = None
+    peak_bytes: int = 0
+    """As of `WorkerState`."""
 
 
 @value
@@ -195,6 +203,12 @@ def facts_of(
         flaky=len(snapshot.recovered - failed),
         **counters,
     )
+    ends = _add_own_records(snapshot.workers, workers, end.exit.memory)
+    changes = [*snapshot.changes, *(change for end in ends for change in end.changes)]
+    if in_flight and not workers:
+        nodeid = in_flight[0].nodeid
+        peak = _peak_of(end.exit, snapshot.process_id)
+        changes += growth_of_test(nodeid, snapshot.peak_bytes, peak)
     is_worth_repeating = code != 0 or bool(failed) or not snapshot.finished
     seen = evidence.RunEvidence(
         stage=snapshot.stage,
@@ -213,12 +227,12 @@ def facts_of(
         interruptions=snapshot.interruptions,
         mismatch=snapshot.mismatch,
         in_flight=in_flight,
-        forked=snapshot.forked,
+        changes=tuple(changes),
         activity=next(filter(None, activities), None),
         traces=traces,
         not_run=_subtract_tests(snapshot.not_run, unheard),
         order=_order_tests(snapshot, workers) if is_worth_repeating else None,
-        workers=_add_own_records(snapshot.workers, workers, end.exit.memory),
+        workers=ends,
         unrecorded=_count_unrecorded(snapshot, counts),
         uncounted=snapshot.uncounted,
     )
@@ -392,8 +406,49 @@ def _add_own_records(
         if peak is None and memory is not None:
             peak = memory.peak_of(end.process_id)
         tests = end.tests if own is None else own.tests
-        described.append(replace(end, tests=tests, peak_rss_bytes=peak))
+        changes = end.changes if own is None else own.changes or end.changes
+        described.append(
+            replace(end, tests=tests, peak_rss_bytes=peak, changes=changes)
+        )
     return tuple(described)
+
+
+# Memory.
+
+LEAST_GROWTH: Final = 64 * 1024**2
+"""Bytes by which the peak of a process has to grow in a test to matter."""
+
+
+def is_growth(grown: int, before: int) -> bool:
+    """Tell whether a test has made the peak of its process grow so much that it matters."""
+    return grown >= LEAST_GROWTH and 10 * grown >= before
+
+
+def change_of_growth(nodeid: str, grown: int) -> evidence.Change:
+    """Return by how many bytes a test has made the peak of its process grow."""
+    detail = f"+{grown >> 20:,} MiB"
+    return evidence.Change(nodeid=nodeid, what="memory", detail=detail, number=grown)
+
+
+def growth_of_test(
+    nodeid: str, before: int, peak: int | None
+) -> Iterator[evidence.Change]:
+    """Yield by how much the test in flight has made its process grow, as far as that was seen.
+
+    Args:
+        nodeid: the test.
+        before: the peak of its process before it, in bytes; 0 if unknown.
+        peak: the most that somebody else has seen; `None` for nobody.
+    """
+    if before and peak is not None and is_growth(peak - before, before):
+        yield change_of_growth(nodeid, peak - before)
+
+
+def _peak_of(end: evidence.ProcessExit, process_id: int | None) -> int | None:
+    """Return the most resident memory that the process was seen to use."""
+    if end.oom_kill is not None:
+        return end.oom_kill.rss_bytes
+    return None if end.memory is None else end.memory.peak_of(process_id)
 
 
 # Time limits.

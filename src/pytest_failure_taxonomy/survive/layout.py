@@ -13,8 +13,9 @@ A record is a hidden folder beside the report, named after the run. It has
 - `reserve`: room for the report in case that the disk is full at the end.
 - `observed`: what another process has seen of the run while it lived, such as a stall.
 - `memory`: how much memory another process has seen the run use.
-- a folder for each xdist worker, with its own `state`: its byte for each test says how that has
-  ended. The controller may die before it has heard of that.
+- a folder for each xdist worker, with its own `state` and `events`: its byte for each test says how
+  that has ended, its events what tests did to its process. The controller may die before it has
+  heard of that.
 
 Only its user can enter the folder. These names, and no others, are ever removed from it.
 
@@ -152,6 +153,10 @@ TELLS_WORK: Final = 4
 """What takes long is wanted there even if it works."""
 THREAD_AT: Final = READER_AT + READER.size
 """32 bits: the thread that runs the tests, as in `threading.get_native_id`."""
+PEAK_AT: Final = 216
+PEAK: Final = struct.Struct("<Q")
+"""The most resident memory in bytes that the process had used when the last test ended; 0 if
+unknown."""
 CAPTURE_AT: Final = 152
 CAPTURE: Final = struct.Struct("<iii")
 """A worker's process id, and its descriptors of the files with its captured stdout and stderr, 0

@@ -59,7 +59,8 @@ def words_of_stall(stall: evidence.SeenStall) -> str:
         what = f"{what} {words_at(state, stall.stall.where)}"
     elif stall.place:
         what = f"{what}, {stall.place}"
-    return f"{verb} {stall.stall.seconds:.0f} s: {what}"
+    left = stall.stall.left and f"; {stall.stall.left}, still runs"
+    return f"{verb} {stall.stall.seconds:.0f} s: {what}{left}"
 
 
 def read_observed(folder: Folder) -> Observed:

@@ -7,7 +7,8 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, TypedDict, TypeVar
@@ -36,7 +37,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
 from pytest_failure_taxonomy.taxonomy.order import MAIN, MAX_STARTS, Plan
 from pytest_failure_taxonomy.taxonomy.user_rules import Rule
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.text import safe_text
 
 T = TypeVar("T")
@@ -58,11 +59,14 @@ class LeftThread:
     name: str
     place: str | None
     """What of the user's own code it was at: `tests/test_x.py:4`."""
+    nodeid: str | None = None
+    """The test that left it; `None` if that is not known."""
 
     @property
     def words(self) -> str:
-        """Its name and place, as in `thread server, tests/test_x.py:4`."""
-        return ", ".join(filter(None, (f"thread {self.name}", self.place)))
+        """Its name, place and test, as in `thread server, tests/test_x.py:4, left by …`."""
+        left = self.nodeid and f"left by {self.nodeid}"
+        return ", ".join(filter(None, (f"thread {self.name}", self.place, left)))
 
 
 @value
@@ -124,6 +128,7 @@ _EVENTS: Final[dict[str, tuple[str | None, type]]] = {
     "watcher": ("watcher", evidence.WatcherState),
     "mismatch": ("mismatch", CollectionMismatch),
     "thread": ("thread", LeftThread),
+    "change": ("change", evidence.Change),
     "recovered": (None, _NamedTest),
     "rerun": (None, _NamedTest),
     "end": (None, _End),
@@ -163,6 +168,7 @@ class RecordedRun:
     """Sentences about what could not be read."""
     activity: evidence.RunningActivity | None = None
     """What was being collected or called, where that was no test."""
+    peak_bytes: int = 0
 
     def named(self, event: str) -> list[Any]:
         """Return the values of all events of one name, in their order."""
@@ -222,7 +228,21 @@ class RecordedRun:
             faulthandler_seconds=header.faulthandler_exit_seconds,
             enclosing_limits=header.enclosing_limits,
             activity=self.activity,
+            changes=self.changes,
+            process_id=header.process.pid,
+            peak_bytes=self.peak_bytes,
         )
+
+    @property
+    def changes(self) -> tuple[evidence.Change, ...]:
+        """What tests did to the process, in order of occurrence, as it was at the end."""
+        return _last_of_changes(self.named("change"))
+
+
+def _last_of_changes(written: Iterable[evidence.Change]) -> tuple[evidence.Change, ...]:
+    """Return changes of which those that are over were written twice."""
+    changes = {(each.what, each.number, each.nodeid): each for each in written}
+    return tuple(changes.values())
 
 
 def read_record(folder: Path, run_id: str) -> RecordedRun:
@@ -265,8 +285,6 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
         )
     header = _parse_header(parsed[0][1], run_id, where)
     nodeids: list[str] = []
-    rest: list[tuple[str, Any]] = []
-    unknown = 0
     for name, fields in parsed[1:]:
         # Repeated each time that a worker of `--dist each` has collected.
         if name == "selection":
@@ -275,13 +293,9 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
             selected = fields.get("nodeids")
             if isinstance(selected, list):
                 nodeids += map(str, selected)
-        elif name in _EVENTS:
-            field, kind = _EVENTS[name]
-            try:
-                content = fields if field is None else fields[field]
-                rest.append((name, RECORD.decode(kind, content)))
-            except (ValueError, KeyError):
-                unknown += 1
+    known = [event for event in parsed[1:] if event[0] in _EVENTS]
+    rest = [*_decoded(known)]
+    unknown = len(known) - len(rest)
     if unknown:
         notes.append(f"{unknown} of the record's events can't be understood")
     numbers, counted, loss = _parse_state(
@@ -302,6 +316,17 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
     )
 
 
+def _decoded(
+    events: Iterable[tuple[str, dict[str, Any]]],
+) -> Iterator[tuple[str, Any]]:
+    """Yield the events that can be understood, each with its value."""
+    for name, fields in events:
+        field, kind = _EVENTS[name]
+        with suppress(ValueError, KeyError):
+            content = fields if field is None else fields[field]
+            yield name, RECORD.decode(kind, content)
+
+
 def _describe_missing(missing: Mapping[str, int], loss: int) -> str:
     parts = []
     for name, count in missing.items():
@@ -317,9 +342,12 @@ def read_worker(folder: Folder, worker: str) -> WorkerState:
     """Read what an xdist worker has recorded of itself, as far as that is possible."""
     try:
         with folder.open_folder(worker_folder(worker)) as inner:
-            return parse_worker(inner.read(layout.STATE, MAX_STATE_BYTES))
+            state = parse_worker(inner.read(layout.STATE, MAX_STATE_BYTES))
+            events = _parse_events(inner.read(layout.EVENTS, MAX_EVENT_BYTES), [])
     except OSError:
         return WorkerState()
+    told = _decoded(event for event in events if event[0] == "change")
+    return replace(state, changes=_last_of_changes(change for _, change in told))
 
 
 def parse_worker(state: bytes) -> WorkerState:
@@ -353,6 +381,7 @@ def parse_worker(state: bytes) -> WorkerState:
         process_id=process_id,
         capture=(stdout, stderr),
         tests=_counters_in(state)["started"],
+        peak_bytes=layout.PEAK.unpack_from(state, layout.PEAK_AT)[0],
         endings=state[PAGE : PAGE + tests],
     )
 
@@ -385,6 +414,7 @@ class _Numbers(TypedDict):
     starts: tuple[int, ...]
     timer: Timer | None
     activity: evidence.RunningActivity | None
+    peak_bytes: int
     is_reported: bool
 
 
@@ -439,6 +469,7 @@ def _parse_state(
         "starts": _parse_order(state, count),
         "timer": own.timer,
         "activity": own.activity,
+        "peak_bytes": own.peak_bytes,
         "is_reported": bool(written),
     }
     names = layout.COUNTED_EVENTS

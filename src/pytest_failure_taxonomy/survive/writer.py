@@ -189,6 +189,10 @@ class Record:
         """Record the descriptors of the files with what is captured, 0 for none."""
         self._pack(layout.CAPTURE, layout.CAPTURE_AT, self._process_id, stdout, stderr)
 
+    def set_peak(self, peak_bytes: int) -> None:
+        """Record the most resident memory that this process has used between two tests."""
+        self._pack(layout.PEAK, layout.PEAK_AT, peak_bytes)
+
     def finish(self, exit_code: int) -> None:
         """Record that the session has ended."""
         self._pack(layout.FINISHED, layout.FINISHED_AT, 1, exit_code)

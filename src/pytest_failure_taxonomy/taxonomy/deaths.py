@@ -7,7 +7,7 @@ test that was in flight "was running when it died"; it never "caused" it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Final, NotRequired, TypedDict
 
@@ -29,7 +29,9 @@ from pytest_failure_taxonomy.taxonomy.words import (
     counted,
     first_lines,
     in_brackets,
+    left_threads,
     words_at,
+    words_of_left,
     words_of_oom_kill,
     words_of_run_error,
     words_of_sample,
@@ -93,13 +95,20 @@ def judge_death(run: evidence.RunEvidence) -> Finding:
     elif doing:
         nodeid = _node_of(run.activity)
         headline = f"{headline or known_kinds()[died.kind].one}, while {doing}"
+    # xdist's controller runs no test: its threads are nobody's.
+    is_own = not run.workers or died.kind in KILLED_BY
+    left = _words_of_changes(died.kind, run.changes if is_own else ())
+    if left:
+        headline = headline or known_kinds()[died.kind].one
+        headline += f"{';' if ': ' in headline else ':'} {left}"
+        left = f"; {left}"
     if not run.recorded and not run.is_pytest:  # words that fit any command
         deaths = packaged_table("exit_statuses")["deaths"]
         headline = deaths.get(died.kind, headline)
     place = in_brackets(run.traces.location if run.traces else None)
     return replace(
         died,
-        detail=f"{died.detail}{place}",
+        detail=f"{died.detail}{left}{place}",
         nodeid=nodeid,
         headline=headline,
     )
@@ -137,6 +146,23 @@ def _place_of_crash(traces: evidence.Traces | None) -> str:
         return ""
     file, line, function = deepest.groups()
     return f" in {function} ({file}:{line})"
+
+
+def _words_of_changes(kind: str, changes: Iterable[evidence.Change]) -> str:
+    """Name the test that made what a process may have died of: most memory, or a thread.
+
+    Args:
+        kind: of the death.
+        changes: what tests did to the process before.
+    """
+    if kind in KILLED_BY:
+        grown = [change for change in changes if change.what == "memory"]
+        most = max(grown, key=lambda change: change.number, default=None)
+        return "" if most is None else f"{most.nodeid}: {most.detail}"
+    if kind != "process.exited":
+        return ""
+    threads = [*map(words_of_left, left_threads(changes))]
+    return f"{threads[-1]}, was still running" if threads else ""
 
 
 def words_of_activity(activity: evidence.RunningActivity | None) -> str:
@@ -287,6 +313,10 @@ def judge_worker(worker: evidence.WorkerEnd) -> Finding:
         doing = f"it ran {worker.crashed_on}"
     if doing:
         doing = f" while {doing}"
+    how = "process.killed" if worker.signal == "SIGKILL" else "process.exited"
+    if how == "process.killed" or worker.exit_code is not None:
+        left = _words_of_changes(how, worker.changes)
+        doing += left and f"; {left}"
     kind = "worker.crashed"
     reason = None
     is_likely = False
@@ -392,7 +422,8 @@ def _stall_finding(
 def words_of_stall(stall: evidence.Stall, where: str | None = None) -> str:
     """Say how something was stalled, for how long, and where if that is known."""
     words = words_at(stall.state, where or stall.where)
-    return f"{words} for {stall.seconds:.0f} s"
+    left = f"; {stall.left}, still runs" if stall.left else ""
+    return f"{words} for {stall.seconds:.0f} s{left}"
 
 
 def headline_of_timeout(limit: evidence.TimeLimit) -> str:

@@ -390,6 +390,9 @@ class Stall:
     """The innermost line of the user's own code."""
     others_move: bool = False
     """Other threads of its process do something."""
+    left: str = ""
+    """The threads that earlier tests have left and that still run, where it waits for a
+    lock."""
     is_ended: bool = False
     """We ended it, as `--failure-taxonomy-end-stalled` asks for."""
 
@@ -553,6 +556,26 @@ class TestRun:
 
 
 @value
+class Change:
+    """What a test did to the process that ran it, and what outlived the test."""
+
+    nodeid: str
+    """Node id of the test."""
+    what: Literal["forked", "thread", "child", "folder", "memory"]
+    """`forked` if it forked and the child returned into pytest, `thread` or `child` if it left one
+    running, `folder` if it left another working folder, `memory` if the peak grew by a tenth and by
+    64 MiB or more."""
+    detail: str
+    """The name of the thread, the command line of the child, the folder, or by how much the peak
+    grew."""
+    number: int = 0
+    """Of a thread that of `threading.get_ident`, of a child its process id, of memory
+    the bytes."""
+    is_over: bool = False
+    """The thread, or the child, has ended since."""
+
+
+@value
 class WorkerEnd:
     """How an xdist worker ended."""
 
@@ -585,6 +608,8 @@ class WorkerEnd:
     """What it was at when it died, where that was no test."""
     traces: Traces | None = None
     """`None` where it has left none."""
+    changes: tuple[Change, ...] = ()
+    """What its tests did to its process, in order of occurrence."""
 
 
 @value
@@ -827,9 +852,8 @@ class RunEvidence:
     """Set where xdist's workers collected different tests, so that none was run."""
     in_flight: tuple[InFlightTest, ...] = ()
     """In order of start."""
-    forked: tuple[str, ...] = ()
-    """Tests whose forked child came back into pytest, so that what followed ran
-    twice."""
+    changes: tuple[Change, ...] = ()
+    """What tests did to the processes that ran them."""
     stalls: tuple[SeenStall, ...] = ()
     """What was stalled at the end and is no test, in order of occurrence."""
     ended_tests: tuple[SeenStall, ...] = ()
@@ -862,6 +886,11 @@ class RunEvidence:
     """Findings of a report that is judged again, now with the end of its process."""
     settled_causes: tuple[Cause, ...] = ()
     """What these findings come from."""
+
+    @property
+    def forked(self) -> tuple[str, ...]:
+        """Tests whose forked child came back into pytest, so that what followed ran twice."""
+        return tuple([each.nodeid for each in self.changes if each.what == "forked"])
 
 
 @value

@@ -42,6 +42,32 @@ def words_of_fork(nodeid: str) -> str:
     return f"{nodeid} forked, and {child}"
 
 
+def left_threads(changes: Iterable[evidence.Change]) -> list[evidence.Change]:
+    """Return the threads that tests have left and that still run."""
+    return [
+        change for change in changes if change.what == "thread" and not change.is_over
+    ]
+
+
+def words_of_left(change: evidence.Change) -> str:
+    """Name a thread or a child with the test that has left it."""
+    return f"{change.what} {change.detail}, left by {change.nodeid}"
+
+
+_CHANGES: Final = {
+    "forked": "forked, and {}",
+    "thread": "left thread {} running",
+    "child": "left process {} running",
+    "folder": "left the working folder {}",
+    "memory": "took memory: {}",
+}
+
+
+def words_of_change(change: evidence.Change) -> str:
+    """Say what a test did to its process: `test_x.py::test_a left thread server running`."""
+    return f"{change.nodeid} {_CHANGES[change.what].format(change.detail)}"
+
+
 def noun_of_count(name: str, count: int) -> str:
     """Return the noun of a count in `summary`: `error` for one of the `errors`."""
     if count == 1:

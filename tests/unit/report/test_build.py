@@ -287,6 +287,7 @@ def test_the_keys_stand_in_the_published_order() -> None:
         "attempt",
         "known",
         "trial",
+        "changes",
         "merged",
         "surroundings",
         "session_exit_code",

@@ -21,6 +21,7 @@ from pytest_failure_taxonomy.survive.facts import (
 )
 from pytest_failure_taxonomy.survive.layout import COUNTERS
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    Change,
     Interruption,
     Location,
     MemorySeen,
@@ -142,7 +143,7 @@ def test_what_the_record_says_of_the_run_is_passed_on() -> None:
         "coverage": "79 %",
         "gate": "a gate",
         "interruptions": (stop,),
-        "forked": (B,),
+        "changes": (Change(nodeid=B, what="folder", detail="/a"),),
         "uncounted": 4,
         "not_run": (C,),
     }

@@ -24,7 +24,12 @@ from pytest_failure_taxonomy.report.model import FailureReport, JSONObject
 from pytest_failure_taxonomy.report.summary import merged_runs, summarise
 from pytest_failure_taxonomy.taxonomy.evidence import MemoryUse
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
-from pytest_failure_taxonomy.taxonomy.words import counted, noun_of_count, seconds_words
+from pytest_failure_taxonomy.taxonomy.words import (
+    counted,
+    noun_of_count,
+    seconds_words,
+    words_of_change,
+)
 from pytest_failure_taxonomy.text import bench_name
 
 if TYPE_CHECKING:
@@ -113,6 +118,7 @@ def _template() -> Template:
         "lines": classed_lines,
         "framed": code_of,
         "seconds": seconds_words,
+        "change": words_of_change,
         "counted": counted,
         "noun": noun_of_count,
         "figure": figure_words,

@@ -31,7 +31,11 @@ from pytest_failure_taxonomy.survive.complete import (
 from pytest_failure_taxonomy.survive.facts import limits_of_test, stalled_activities
 from pytest_failure_taxonomy.survive.folder import record_folder, worker_of
 from pytest_failure_taxonomy.survive.lock import ReportLock, held_record
-from pytest_failure_taxonomy.survive.reader import parse_record, parse_worker
+from pytest_failure_taxonomy.survive.reader import (
+    parse_record,
+    parse_worker,
+    read_worker,
+)
 from pytest_failure_taxonomy.survive.stalls import stacks as stack_reading
 from pytest_failure_taxonomy.survive.stalls.detect import (
     POLLING_LIMITS,
@@ -49,6 +53,11 @@ from pytest_failure_taxonomy.system.files import (
 from pytest_failure_taxonomy.system.process import fields_of, read, start_of
 from pytest_failure_taxonomy.taxonomy.evidence import SeenStall, Stall, StallState
 from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.words import (
+    left_threads,
+    listed,
+    words_of_left,
+)
 from pytest_failure_taxonomy.text import safe_text
 
 if TYPE_CHECKING:
@@ -70,6 +79,8 @@ _DEBUGGERS: Final = (
 )
 """Files and folders of debuggers, at which a thread waits for the user."""
 
+MAX_LEFT_THREADS: Final = 2
+"""Threads of earlier tests that are named."""
 MAX_CHILDREN: Final = 20
 """Child processes that are named."""
 MAX_COMMAND: Final = 200
@@ -428,15 +439,33 @@ class StallInspection:
         children: tuple[str, ...] = ()
         with suppress(Exception):  # the state alone is told, then
             children = commands_of_children(process_id, self._secrets.redact_arguments)
+        left = self._left_threads(unit, stacks) if state == "blocked" else ""
         stall = replace(
             subject.stall,
             state=state,
+            left=left,
             seconds=round((self._now_ns - unit.since_ns) / 1e9, 3),
             children=children,
             others_move=unit.others_move,
         )
         told = before.told if before else 0
         return replace(subject, stall=stall, told=told)
+
+    def _left_threads(self, unit: Unit, stacks: Stacks | None) -> str:
+        """Name the threads that earlier tests have left, if this one waits for a lock."""
+        if stacks is None or not _waits_for_lock(unit.identity[0]):
+            return ""
+        changes = self._run.changes
+        if unit.name:
+            with suppress(OSError), open_folder(self._folder) as folder:
+                changes = read_worker(folder, worker_of(unit.name) or "").changes
+        running = {thread.thread_id for thread in stacks.threads}
+        names = [
+            words_of_left(change)
+            for change in left_threads(changes)
+            if change.number in running
+        ]
+        return listed(names, MAX_LEFT_THREADS) if names else ""
 
     def _is_gil_held(self, unit: Unit, stacks: Stacks | None) -> bool:
         """Tell whether a thread that does nothing holds the GIL.
@@ -503,6 +532,12 @@ class StallInspection:
 
     def _is_alive(self) -> bool:
         return start_of(self._main) == self._started
+
+
+def _waits_for_lock(process_id: int) -> bool:
+    """Tell whether the main thread of a process waits for a lock, or may do so."""
+    wait = process.read_text(f"/proc/{process_id}/wchan")
+    return "futex" in wait or wait in ("", "0")  # it can't be read
 
 
 def _has_owner(stacks: Stacks | None) -> bool:
