@@ -120,6 +120,35 @@ def test_folder(monkeypatch, tmp_path):
 def test_memory():
     bytearray(8 << 20)
 """
+CHILDREN: Final = """
+import asyncio, multiprocessing, os, pytest, signal, subprocess, time
+from pathlib import Path
+COMMAND = ["sleep", "60"]
+@pytest.fixture(scope="module", autouse=True)
+def end():
+    yield
+    for child in Path("/proc/thread-self/children").read_text().split():
+        os.kill(int(child), signal.SIGKILL)
+def run(way):
+    if way == "fork" and not os.fork():
+        time.sleep(3)
+        os._exit(0)
+    if way == "popen":
+        subprocess.Popen(COMMAND)
+    if way == "popen fork":
+        subprocess.Popen(COMMAND, preexec_fn=os.getpid)
+    if way == "spawn":
+        os.posix_spawnp("sleep", COMMAND, os.environ)
+    if way == "process":
+        context = multiprocessing.get_context("fork")
+        context.Process(target=time.sleep, args=(3,)).start()
+    if way == "asyncio":
+        asyncio.run(asyncio.create_subprocess_exec(*COMMAND))
+WAYS = ["none", "fork", "popen", "popen fork", "spawn", "process", "asyncio", "none 2"]
+@pytest.mark.parametrize("way", WAYS)
+def test_it(way):
+    run(way)
+"""
 HOG: Final = """
 import os, signal
 kept = []
@@ -339,7 +368,7 @@ def test_an_unclosed_file(
 
 
 WORKERS: Final = pytest.mark.parametrize(
-    "args", [(), ("-n", "2", "--dist", "loadfile")], ids=["serial", "xdist"]
+    "args", [(), ("-n", "1")], ids=["serial", "xdist"]
 )
 STALL: Final = ("-o", "failure_taxonomy_stall_seconds=2")
 
@@ -393,6 +422,16 @@ def test_what_tests_put_in_order(runs: PytestRuns, args: tuple[str, ...]) -> Non
     run = runs.run(*args, plugins=["xdist"] if args else [])
     assert run.exit_status == 0
     assert changes_of(run) == []
+
+
+@needs_proc
+def test_each_way_to_start_a_child(runs: PytestRuns) -> None:
+    """Whichever function has started it, a child that outlives its test is told with that."""
+    runs.write({"test_it.py": CHILDREN})
+    changes = changes_of(runs.run())
+    ways = ["fork", "popen", "popen fork", "spawn", "process", "asyncio"]
+    assert [nodeid for nodeid, _, _ in changes] == [f"test_it[{way}]" for way in ways]
+    assert {what for _, what, _ in changes} == {"child"}
 
 
 @needs_proc

@@ -49,9 +49,8 @@ if TYPE_CHECKING:
 _ACTIVE: Final[dict[int, threading.Thread]] = getattr(threading, "_active", {})
 """The running threads by their numbers. `threading.enumerate` takes a lock for them."""
 _PEAK: Final = 2
-_FAULTS: Final = 6
 _WAITS: Final = 14
-"""Where `ru_maxrss`, `ru_minflt` and `ru_nvcsw` stand in the usage of a process."""
+"""Where `ru_maxrss` and `ru_nvcsw` stand in the usage of a process."""
 _UNIT: Final = 1 if sys.platform == "darwin" else 1024
 """Bytes in one of `ru_maxrss`."""
 _CHILDREN: Final = "/proc/thread-self/children"
@@ -95,8 +94,8 @@ class Ledger:
         that were there before the first test."""
         self._listed_children = b""
         self._peak = 0
-        self._switches = 0
-        """How often the process has waited, or taken a page, so far."""
+        self._waits = 0
+        """How often the process has waited for anything so far; -1 if it has forked."""
         self.record: Path | None = None
         """The folder of the run's record, where this process is a worker on the same
         machine."""
@@ -111,6 +110,7 @@ class Ledger:
         with suppress(OSError, MemoryError):
             self._page = mmap.mmap(-1, mmap.PAGESIZE)
         call_after_fork(self._begin_in_child)
+        call_after_fork(self._see_child, where="after_in_parent")
 
     def start(self, nodeid: str) -> None:
         """Begin with a test; what was there before the first one is nobody's."""
@@ -138,11 +138,9 @@ class Ledger:
             names = {each: _name_of(thread) for each, thread in [*_ACTIVE.items()]}
             self._compare(nodeid, "thread", self._threads, names)
         usage = _usage_now()
-        # Who starts a child waits until that has its program, or takes the pages anew
-        # that the two share: there is no need to ask of each test.
-        switches = usage[_FAULTS] + usage[_WAITS]
-        if switches != self._switches:
-            self._switches = switches
+        # Who starts a child without a fork of Python's waits until that has its program.
+        if usage[_WAITS] != self._waits:
+            self._waits = usage[_WAITS]
             listed = _list_children(self._listed_children)
             if listed != self._listed_children:
                 self._listed_children = listed
@@ -318,6 +316,9 @@ class Ledger:
         if path == before:
             return f"{who} deleted it"
         return f"{who} had changed to it"
+
+    def _see_child(self) -> None:
+        self._waits = -1
 
     def _begin_in_child(self) -> None:
         self._forked_in = self.running

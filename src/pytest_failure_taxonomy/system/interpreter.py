@@ -237,8 +237,13 @@ def _is_hidden(name: str, libraries: list[str]) -> bool:
     )
 
 
-def call_after_fork(*methods: Any) -> None:
-    """Call bound methods in each forked child of this process, as long as their objects exist."""
+def call_after_fork(*methods: Any, where: str = "after_in_child") -> None:
+    """Call bound methods in each forked child of this process, as long as their objects exist.
+
+    Args:
+        methods: without arguments.
+        where: `after_in_parent` to call them in this process instead.
+    """
     if not hasattr(os, "register_at_fork"):
         return
     references = [weakref.WeakMethod(method) for method in methods]
@@ -249,7 +254,7 @@ def call_after_fork(*methods: Any) -> None:
             if method is not None:
                 method()
 
-    os.register_at_fork(after_in_child=call)
+    os.register_at_fork(**{where: call})
 
 
 def our_command(*words: str) -> str:
