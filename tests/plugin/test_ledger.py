@@ -120,6 +120,21 @@ def test_folder(monkeypatch, tmp_path):
 def test_memory():
     bytearray(8 << 20)
 """
+SECRET: Final = "Zk3uNq8wRt5yBv2x"  # noqa: S105 - it is what must not be shown
+HIDES: Final = f"""
+import os, pytest, signal, subprocess, sys, threading
+CODE = "import sys; sys.stdin.read()"
+def test_child():
+    global child
+    command = [sys.executable, "-c", CODE, "--password", "{SECRET}"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE)
+def test_thread():
+    name = "token={SECRET}"
+    threading.Thread(target=child.wait, name=name, daemon=True).start()
+def test_dies():
+    child.kill()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 CHILDREN: Final = """
 import asyncio, multiprocessing, os, pytest, signal, subprocess, time
 from pathlib import Path
@@ -391,7 +406,8 @@ def changes_of(run: FinishedRun) -> list[tuple[str, str, str]]:
 def test_what_tests_leave_behind(runs: PytestRuns, args: tuple[str, ...]) -> None:
     """Each change is told with its test, and by `show --all`."""
     runs.write({"test_it.py": CHANGES})
-    run = runs.run(*args, plugins=["xdist"] if args else [])
+    page = "--failure-taxonomy-html=page.html"
+    run = runs.run(page, *args, plugins=["xdist"] if args else [])
     assert run.exit_status == 0
     thread, child, folder, memory = changes_of(run)
     assert thread == ("test_thread", "thread", "keeper")
@@ -409,7 +425,9 @@ def test_what_tests_leave_behind(runs: PytestRuns, args: tuple[str, ...]) -> Non
         check=False,
     ).stdout
     assert "left behind" in shown
-    assert "test_it.py::test_thread left thread keeper running" in shown
+    words = "test_it.py::test_thread left thread keeper running"
+    assert words in shown
+    assert words in (runs.path / "page.html").read_text("utf-8")
 
 
 @needs_fork
@@ -422,6 +440,21 @@ def test_what_tests_put_in_order(runs: PytestRuns, args: tuple[str, ...]) -> Non
     run = runs.run(*args, plugins=["xdist"] if args else [])
     assert run.exit_status == 0
     assert changes_of(run) == []
+
+
+@needs_proc
+@WORKERS
+def test_changes_hold_no_secrets(runs: PytestRuns, args: tuple[str, ...]) -> None:
+    """Neither the record on disk nor the report has the secret of a command or a name."""
+    runs.write({"test_it.py": HIDES})
+    runs.run_unchecked(*args, plugins=["xdist"] if args else [])
+    report = runs.wait_for_completion()
+    assert [change["what"] for change in report["changes"]] == ["child", "thread"]
+    for path in runs.path.glob(".failure-report*/**/*"):
+        assert path.is_dir() or SECRET.encode() not in path.read_bytes()
+    changes = str(report["changes"])
+    assert SECRET not in changes
+    assert "--password '[REDACTED" in changes
 
 
 @needs_proc
@@ -457,7 +490,9 @@ def test_a_thread_that_ends_the_process(
     report = runs.wait_for_completion()
     message = report["verdict"]["message"]
     assert "while it ran test_it.py::test_victim" in message
-    assert "thread ender, left by test_it.py::test_starts, was still running" in message
+    assert (
+        "thread ender, started in test_it.py::test_starts, was still running" in message
+    )
     assert "ended," not in message
 
 
@@ -467,7 +502,9 @@ def test_a_thread_that_keeps_the_interpreter_from_ending(runs: PytestRuns) -> No
     runs.write({"test_it.py": BLOCKS_EXIT})
     runs.run_unchecked(prefix=("timeout", "4"))
     verdict = wait_until(lambda: runs.read_report()["verdict"], "the end is told")
-    said = "the interpreter waited for thread server, left by test_it.py::test_starts"
+    said = (
+        "the interpreter waited for thread server, started in test_it.py::test_starts"
+    )
     assert said in verdict["message"]
 
 
@@ -482,7 +519,7 @@ def test_a_lock_that_a_thread_of_another_test_holds(
     runs.run_unchecked(*args, plugins=["xdist"])
     report = runs.wait_for_completion()
     assert report["verdict"]["kind"] == "test.stalled"
-    said = "; thread keeper, left by test_it.py::test_leaves, still runs"
+    said = "; still running: thread keeper, started in test_it.py::test_leaves"
     assert said in report["verdict"]["message"]
 
 
@@ -495,5 +532,5 @@ def test_a_port_that_the_child_of_another_test_holds(
     runs.write({"test_it.py": SERVES.format(port=port)})
     run = runs.run(*args, plugins=["xdist"] if args else [])
     (cause,) = run.report["causes"]
-    said = f"port {port} is in use: a process that test_it.py::test_leaves has left"
+    said = f"port {port} is in use: a process that test_it.py::test_leaves has started"
     assert cause["what"].startswith(said)

@@ -346,3 +346,25 @@ def test_what_is_refused(proofs: Proofs, name: str) -> None:
     assert code == 2
     (line,) = err
     assert line.removeprefix("failure-taxonomy: ").startswith(expected)
+
+
+CHANGES: Final = """\
+import os
+NAMES = ["data.txt"]
+def test_first(): NAMES[0] = "gone.txt"
+def test_second(): pass
+def test_moves(tmp_path): os.chdir(tmp_path)
+def test_last(): pass
+def test_opens(): open(NAMES[0])
+"""
+
+
+def test_what_has_changed_something_is_suspected_first(proofs: Proofs) -> None:
+    """Of two tests that make a victim fail, the one that left another folder is tried first."""
+    proofs.runs.write({"data.txt": "", "test_it.py": CHANGES})
+    assert proofs.runs.run().exit_status == 1
+    proof = proofs.prove_only()
+    assert (proof["type"], proof["nodeids"]) == (
+        "order.polluted",
+        ["test_it.py::test_moves"],
+    )

@@ -537,7 +537,7 @@ def test_interpreter_that_does_not_end(
     conftest = (
         "def pytest_unconfigure():\n    import test_it\n    test_it.ended.set()\n"
     )
-    where = "waits for thread server, test_it.py:5"
+    where = "waits for thread server, test_it.py:5, started in test_it.py::test_it"
     with hanging(tmp_path, content, conftest=conftest, launcher=launcher) as run:
         run.wait_for_output(f"s: the interpreter's end {where}\n")
         report = run.report()

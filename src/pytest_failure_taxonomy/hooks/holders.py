@@ -52,7 +52,7 @@ class Family:
                 words = f"another worker of this run holds it ({worker})"
                 self._names.setdefault(process_id, words)
         for started, nodeid in starters.items():
-            words = f"a process that {nodeid} has left running holds it"
+            words = f"a process that {nodeid} has started holds it"
             for process_id in (started, *descendants(started)[:MAX_PROCESSES]):
                 self._names.setdefault(process_id, words)
         words = "a process that this run has started holds it"

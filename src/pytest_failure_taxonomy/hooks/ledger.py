@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 # Bound here, because a test may replace them in their module.
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from os import close, getcwd
 from os import open as open_file
 from os import read as read_file
@@ -30,7 +31,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pytest_failure_taxonomy.hooks import inspection
-from pytest_failure_taxonomy.survive.facts import change_of_growth, is_growth
+from pytest_failure_taxonomy.survive.facts import growth_of_test
 from pytest_failure_taxonomy.system.interpreter import call_after_fork
 from pytest_failure_taxonomy.system.process import children_of, command_of, start_of
 from pytest_failure_taxonomy.taxonomy.evidence import Change
@@ -47,7 +48,9 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.redaction.secrets import Secrets
 
 _ACTIVE: Final[dict[int, threading.Thread]] = getattr(threading, "_active", {})
-"""The running threads by their numbers. `threading.enumerate` takes a lock for them."""
+"""The running threads. `threading.enumerate` takes a lock for them."""
+_number_of: Final = attrgetter("_native_id")
+"""The number of a thread that the system gives it. That of Python is soon another's."""
 _PEAK: Final = 2
 _WAITS: Final = 14
 """Where `ru_maxrss` and `ru_nvcsw` stand in the usage of a process."""
@@ -117,7 +120,7 @@ class Ledger:
         self.running = nodeid
         if not self._has_begun:
             self._has_begun = True
-            self._threads = dict.fromkeys(_ACTIVE)
+            self._threads = dict.fromkeys(map(_number_of, _ACTIVE.values()))
             self._listed_children = _list_children(b"")
             self._children = dict.fromkeys(children_of(os.getpid()))
             self._see_peak(_usage_now()[_PEAK])
@@ -134,8 +137,9 @@ class Ledger:
             self._changed_by = "" if folder == self._first else nodeid
             if self._changed_by:
                 self._add(nodeid, "folder", folder or "deleted")
-        if _ACTIVE.keys() != self._threads.keys():
-            names = {each: _name_of(thread) for each, thread in [*_ACTIVE.items()]}
+        if {*map(_number_of, _ACTIVE.values())} != self._threads.keys():
+            threads = [*_ACTIVE.values()]
+            names = {_number_of(thread): _name_of(thread) for thread in threads}
             self._compare(nodeid, "thread", self._threads, names)
         usage = _usage_now()
         # Who starts a child without a fork of Python's waits until that has its program.
@@ -147,9 +151,8 @@ class Ledger:
                 self._compare(nodeid, "child", self._children, self._commands())
         peak = usage[_PEAK]
         if peak != self._peak:
-            grown = peak - self._peak
-            if is_growth(grown * _UNIT, self._peak * _UNIT):
-                self._keep(change_of_growth(nodeid, grown * _UNIT))
+            for grown in growth_of_test(nodeid, self._peak * _UNIT, peak * _UNIT):
+                self._keep(grown)
             self._see_peak(peak)
         if self._page[:_LENGTH_BYTES] != _NO_FORK:
             self._see_fork()
@@ -159,8 +162,8 @@ class Ledger:
         self._see_fork()
         return tuple(self._changes.values())[:_MAX_CHANGES]
 
-    def leaver_of(self, thread: int) -> str | None:
-        """Return the test that has left a thread; `None` for none."""
+    def starter_of(self, thread: int) -> str | None:
+        """Return the test in which a thread was started; `None` for none."""
         change = self._threads.get(thread)
         return None if change is None else change.nodeid
 
@@ -179,13 +182,13 @@ class Ledger:
             before: those before it, which becomes those now.
             now: what each is called; empty for those that are nobody's.
         """
-        for number in before.keys() - now.keys():
+        for number in [number for number in before if number not in now]:
             change = before.pop(number)
             if change is not None:
                 self._keep(replace(change, is_over=True))
-        for number in now.keys() - before.keys():
-            name = now[number]
-            before[number] = self._add(nodeid, what, name, number) if name else None
+        for number, name in now.items():
+            if number not in before:
+                before[number] = self._add(nodeid, what, name, number) if name else None
 
     def _add(
         self,

@@ -58,7 +58,7 @@ def record_left_threads(
                 native_id=known["_native_id"],
                 name=redact(known["_name"]),
                 place=None if place is None else redact(f"{place.path}:{place.line}"),
-                nodeid=session.ledger.leaver_of(known["_ident"]),
+                nodeid=session.ledger.starter_of(known["_native_id"]),
             )
             session.log.write("thread", thread=seen)
 

@@ -419,29 +419,20 @@ LEAST_GROWTH: Final = 64 * 1024**2
 """Bytes by which the peak of a process has to grow in a test to matter."""
 
 
-def is_growth(grown: int, before: int) -> bool:
-    """Tell whether a test has made the peak of its process grow so much that it matters."""
-    return grown >= LEAST_GROWTH and 10 * grown >= before
-
-
-def change_of_growth(nodeid: str, grown: int) -> evidence.Change:
-    """Return by how many bytes a test has made the peak of its process grow."""
-    detail = f"+{grown >> 20:,} MiB"
-    return evidence.Change(nodeid=nodeid, what="memory", detail=detail, number=grown)
-
-
 def growth_of_test(
     nodeid: str, before: int, peak: int | None
 ) -> Iterator[evidence.Change]:
-    """Yield by how much the test in flight has made its process grow, as far as that was seen.
+    """Yield by how much a test has made its process grow, if that matters.
 
     Args:
         nodeid: the test.
         before: the peak of its process before it, in bytes; 0 if unknown.
-        peak: the most that somebody else has seen; `None` for nobody.
+        peak: the peak since; `None` if unknown.
     """
-    if before and peak is not None and is_growth(peak - before, before):
-        yield change_of_growth(nodeid, peak - before)
+    grown = (peak or 0) - before
+    if before and grown >= LEAST_GROWTH and 10 * grown >= before:
+        detail = f"+{grown >> 20:,} MiB"
+        yield evidence.Change(nodeid=nodeid, what="memory", detail=detail, number=grown)
 
 
 def _peak_of(end: evidence.ProcessExit, process_id: int | None) -> int | None:

@@ -59,7 +59,7 @@ def words_of_stall(stall: evidence.SeenStall) -> str:
         what = f"{what} {words_at(state, stall.stall.where)}"
     elif stall.place:
         what = f"{what}, {stall.place}"
-    left = stall.stall.left and f"; {stall.stall.left}, still runs"
+    left = stall.stall.left and f"; still running: {stall.stall.left}"
     return f"{verb} {stall.stall.seconds:.0f} s: {what}{left}"
 
 

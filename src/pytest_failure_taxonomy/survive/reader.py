@@ -60,13 +60,13 @@ class LeftThread:
     place: str | None
     """What of the user's own code it was at: `tests/test_x.py:4`."""
     nodeid: str | None = None
-    """The test that left it; `None` if that is not known."""
+    """The test in which it was started; `None` if that is not known."""
 
     @property
     def words(self) -> str:
-        """Its name, place and test, as in `thread server, tests/test_x.py:4, left by …`."""
-        left = self.nodeid and f"left by {self.nodeid}"
-        return ", ".join(filter(None, (f"thread {self.name}", self.place, left)))
+        """Its name, place and test: `thread server, tests/test_x.py:4, started in …`."""
+        test = self.nodeid and f"started in {self.nodeid}"
+        return ", ".join(filter(None, (f"thread {self.name}", self.place, test)))
 
 
 @value

@@ -422,7 +422,7 @@ def _stall_finding(
 def words_of_stall(stall: evidence.Stall, where: str | None = None) -> str:
     """Say how something was stalled, for how long, and where if that is known."""
     words = words_at(stall.state, where or stall.where)
-    left = f"; {stall.left}, still runs" if stall.left else ""
+    left = stall.left and f"; still running: {stall.left}"
     return f"{words} for {stall.seconds:.0f} s{left}"
 
 

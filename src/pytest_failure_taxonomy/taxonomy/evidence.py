@@ -569,8 +569,8 @@ class Change:
     """The name of the thread, the command line of the child, the folder, or by how much the peak
     grew."""
     number: int = 0
-    """Of a thread that of `threading.get_ident`, of a child its process id, of memory
-    the bytes."""
+    """Of a thread that of `threading.get_native_id`, of a child its process id, of
+    memory the bytes."""
     is_over: bool = False
     """The thread, or the child, has ended since."""
 

@@ -50,8 +50,8 @@ def left_threads(changes: Iterable[evidence.Change]) -> list[evidence.Change]:
 
 
 def words_of_left(change: evidence.Change) -> str:
-    """Name a thread or a child with the test that has left it."""
-    return f"{change.what} {change.detail}, left by {change.nodeid}"
+    """Name a thread with the test that has started it: that, or a fixture of it."""
+    return f"thread {change.detail}, started in {change.nodeid}"
 
 
 _CHANGES: Final = {

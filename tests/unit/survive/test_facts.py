@@ -39,6 +39,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 from pytest_failure_taxonomy.taxonomy.order import INDEX_BITS, Plan, digest_of
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 SECOND: Final = 1_000_000_000
 NODEIDS: Final = ("t.py::a", "t.py::b", "t.py::c")
@@ -151,6 +152,46 @@ def test_what_the_record_says_of_the_run_is_passed_on() -> None:
     seen = facts(same, ended(1), traces=traces)
     assert {name: getattr(seen, name) for name in same} == same
     assert seen.traces == traces
+
+
+# What tests did to their processes
+
+
+@pytest.mark.parametrize(
+    ("before", "rss", "detail"),
+    [
+        (100, 700, ["+600 MiB"]),
+        (100, 150, []),
+        (1000, 1070, []),
+        (0, 700, []),
+        (100, None, []),
+    ],
+    ids=["grown", "64 MiB", "a tenth", "unknown before", "unknown now"],
+)
+def test_the_growth_of_the_test_in_flight(
+    before: int, rss: int | None, detail: list[str]
+) -> None:
+    """It is known where somebody has seen how much memory the process used at last."""
+    known = {"in_flight": (started(A),), "peak_bytes": before << 20, "process_id": 7}
+    end = ended(137)
+    if rss is not None:
+        peaks = (ProcessPeak(pid=7, peak_rss_bytes=rss << 20),)
+        end = replace(end, exit=replace(end.exit, memory=MemorySeen(processes=peaks)))
+    seen = facts(known, end)
+    assert [each.detail for each in seen.changes] == detail
+    assert {each.nodeid for each in seen.changes} <= {A}
+
+
+def test_changes_of_workers() -> None:
+    """Those that a worker has recorded of itself count; that of the controller may lag."""
+    change = Change(nodeid=A, what="thread", detail="server", number=1)
+    own = {"gw0": WorkerState(changes=(change,))}
+    ends = (
+        WorkerEnd(id="gw0", tests=1),
+        WorkerEnd(id="gw1", tests=1, changes=(replace(change, nodeid=B),)),
+    )
+    seen = facts({"workers": ends}, ended(), workers=own)
+    assert [each.nodeid for each in seen.changes] == [A, B]
 
 
 # Tests in flight

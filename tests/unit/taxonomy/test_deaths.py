@@ -18,6 +18,7 @@ from pytest_failure_taxonomy.taxonomy.deaths import (
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
+    Change,
     Counts,
     InFlightTest,
     Location,
@@ -94,6 +95,48 @@ def of_process(share: float) -> TimeLimit:
 def told(finding: Finding) -> tuple[str, str]:
     """Return kind and confidence."""
     return finding.kind, finding.confidence
+
+
+BEFORE: Final = (
+    Change(nodeid="a", what="memory", detail="+700 MiB", number=700),
+    Change(nodeid="b", what="memory", detail="+80 MiB", number=80),
+    Change(nodeid="c", what="thread", detail="ended", number=1, is_over=True),
+    Change(nodeid="d", what="thread", detail="server", number=2),
+    Change(nodeid="e", what="child", detail="sleep", number=3),
+)
+"""What tests did before."""
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (end(137, "SIGKILL"), "a: +700 MiB"),
+        (end(137, "SIGKILL", out_of_memory=True), "a: +700 MiB"),
+        (end(3), "thread server, started in d, was still running"),
+        (end(139, "SIGSEGV"), ""),
+        (end(143, "SIGTERM"), ""),
+    ],
+    ids=["killed", "oom", "exited", "crashed", "terminated"],
+)
+def test_the_test_that_made_an_end_possible_is_named(
+    seen: ProcessExit, words: str
+) -> None:
+    """Most memory for SIGKILL, a thread that still runs for an exit; else nobody."""
+    judged = judge(make_run(exit=seen, finished=False, changes=BEFORE))
+    assert judged.verdict is not None
+    assert judged.verdict.message.endswith(words)
+    assert words or not any(each.detail in str(judged.verdict) for each in BEFORE)
+    worker = WorkerEnd(
+        id="gw0",
+        tests=5,
+        exit_code=None if seen.signal else seen.code,
+        signal=seen.signal,
+        ending="died",
+        crashed_on=TEST,
+        changes=BEFORE,
+    )
+    headline = judge_worker(worker).headline or ""
+    assert headline.endswith(f"; {words}" if words else TEST)
 
 
 # A session that was not finished.

@@ -53,11 +53,7 @@ from pytest_failure_taxonomy.system.files import (
 from pytest_failure_taxonomy.system.process import fields_of, read, start_of
 from pytest_failure_taxonomy.taxonomy.evidence import SeenStall, Stall, StallState
 from pytest_failure_taxonomy.taxonomy.values import replace
-from pytest_failure_taxonomy.taxonomy.words import (
-    left_threads,
-    listed,
-    words_of_left,
-)
+from pytest_failure_taxonomy.taxonomy.words import left_threads, words_of_left
 from pytest_failure_taxonomy.text import safe_text
 
 if TYPE_CHECKING:
@@ -439,7 +435,8 @@ class StallInspection:
         children: tuple[str, ...] = ()
         with suppress(Exception):  # the state alone is told, then
             children = commands_of_children(process_id, self._secrets.redact_arguments)
-        left = self._left_threads(unit, stacks) if state == "blocked" else ""
+        is_test = subject.what == "test" and state == "blocked"
+        left = self._left_threads(unit) if is_test else ""
         stall = replace(
             subject.stall,
             state=state,
@@ -451,21 +448,21 @@ class StallInspection:
         told = before.told if before else 0
         return replace(subject, stall=stall, told=told)
 
-    def _left_threads(self, unit: Unit, stacks: Stacks | None) -> str:
+    def _left_threads(self, unit: Unit) -> str:
         """Name the threads that earlier tests have left, if this one waits for a lock."""
-        if stacks is None or not _waits_for_lock(unit.identity[0]):
+        process_id = unit.identity[0]
+        if not _waits_for_lock(process_id):
             return ""
         changes = self._run.changes
         if unit.name:
             with suppress(OSError), open_folder(self._folder) as folder:
                 changes = read_worker(folder, worker_of(unit.name) or "").changes
-        running = {thread.thread_id for thread in stacks.threads}
         names = [
             words_of_left(change)
             for change in left_threads(changes)
-            if change.number in running
+            if fields_of(f"{process_id}/task/{change.number}")
         ]
-        return listed(names, MAX_LEFT_THREADS) if names else ""
+        return "; ".join(names[:MAX_LEFT_THREADS])
 
     def _is_gil_held(self, unit: Unit, stacks: Stacks | None) -> bool:
         """Tell whether a thread that does nothing holds the GIL.
