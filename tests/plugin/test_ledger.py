@@ -434,10 +434,11 @@ def test_what_tests_leave_behind(runs: PytestRuns, args: tuple[str, ...]) -> Non
 @WORKERS
 def test_what_tests_put_in_order(runs: PytestRuns, args: tuple[str, ...]) -> None:
     """Threads that are joined, children that are awaited and folders that are restored are
-    no changes.
+    no changes, and no timer of pytest-timeout's is.
     """
     runs.write({"test_it.py": HARMLESS})
-    run = runs.run(*args, plugins=["xdist"] if args else [])
+    timer = ("--timeout", "60", "--timeout-method", "thread")
+    run = runs.run(*args, *timer, plugins=["xdist", "timeout"])
     assert run.exit_status == 0
     assert changes_of(run) == []
 

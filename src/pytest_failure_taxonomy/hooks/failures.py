@@ -161,6 +161,10 @@ class EventLog:
             self.mismatch = mismatch
             self.write("mismatch", mismatch=mismatch)
 
+    def add_change(self, change: evidence.Change) -> None:
+        """Add what a test did to this process; its secrets are removed already."""
+        self._write_and_erase("change", change=change)
+
     def write(self, event: str, **fields: Any) -> None:
         """Append an event to the record, without the secrets in its node ids."""
         for name, fact in fields.items():

@@ -94,7 +94,9 @@ class Ledger:
         self._threads: dict[int, Change | None] = {}
         self._children: dict[int, Change | None] = {}
         """Those that run, by number, with the change that each is; `None` for those
-        that were there before the first test."""
+        that are nobody's."""
+        self._new: list[Change] = []
+        """Threads and children that were there when the last test ended."""
         self._listed_children = b""
         self._peak = 0
         self._waits = 0
@@ -118,6 +120,8 @@ class Ledger:
     def start(self, nodeid: str) -> None:
         """Begin with a test; what was there before the first one is nobody's."""
         self.running = nodeid
+        if self._new:
+            self._see_new()
         if not self._has_begun:
             self._has_begun = True
             self._threads = dict.fromkeys(map(_number_of, _ACTIVE.values()))
@@ -136,7 +140,8 @@ class Ledger:
             self._folder = folder
             self._changed_by = "" if folder == self._first else nodeid
             if self._changed_by:
-                self._add(nodeid, "folder", folder or "deleted")
+                words = folder or "deleted"
+                self._keep(Change(nodeid=nodeid, what="folder", detail=words))
         if {*map(_number_of, _ACTIVE.values())} != self._threads.keys():
             threads = [*_ACTIVE.values()]
             names = {_number_of(thread): _name_of(thread) for thread in threads}
@@ -159,8 +164,9 @@ class Ledger:
 
     def changes(self) -> tuple[Change, ...]:
         """Return what tests did to this process so far, in order of occurrence."""
+        self._see_new()
         self._see_fork()
-        return tuple(self._changes.values())[:_MAX_CHANGES]
+        return tuple(self._changes.values())
 
     def starter_of(self, thread: int) -> str | None:
         """Return the test in which a thread was started; `None` for none."""
@@ -174,7 +180,7 @@ class Ledger:
         before: dict[int, Change | None],
         now: Mapping[int, str],
     ) -> None:
-        """See which threads or children have ended, and which a test has left.
+        """See which threads or children have ended, and which a test may have left.
 
         Args:
             nodeid: the test.
@@ -187,28 +193,33 @@ class Ledger:
             if change is not None:
                 self._keep(replace(change, is_over=True))
         for number, name in now.items():
-            if number not in before:
-                before[number] = self._add(nodeid, what, name, number) if name else None
+            if number in before:
+                continue
+            before[number] = None
+            if name:
+                change = Change(nodeid=nodeid, what=what, detail=name, number=number)
+                self._new.append(change)
 
-    def _add(
-        self,
-        nodeid: str,
-        what: Literal["forked", "thread", "child", "folder"],
-        detail: str,
-        number: int = 0,
-    ) -> Change:
+    def _see_new(self) -> None:
+        """Keep the threads and children that are still there; a timer of a plugin's is not."""
+        threads = {*map(_number_of, _ACTIVE.values())}
+        for change in self._new:
+            number = change.number
+            if change.what == "thread" and number in threads:
+                self._threads[number] = self._keep(change)
+            elif change.what == "child" and start_of(number) >= 0:
+                self._children[number] = self._keep(change)
+        self._new = []
+
+    def _keep(self, change: Change) -> Change:
         if self.secrets is not None:
-            detail = self.secrets.redact(detail)
-        detail = detail[:_MAX_DETAIL]
-        change = Change(nodeid=nodeid, what=what, detail=detail, number=number)
-        self._keep(change)
-        return change
-
-    def _keep(self, change: Change) -> None:
+            change = replace(change, detail=self.secrets.redact(change.detail))
+        change = replace(change, detail=change.detail[:_MAX_DETAIL])
         key = change.what, change.number, change.nodeid
         if key in self._changes or len(self._changes) < _MAX_CHANGES:
             self._changes[key] = change
             self.tell(change)
+        return change
 
     def _commands(self) -> dict[int, str]:
         """Return the command lines of the children that run, by process id."""
@@ -232,7 +243,8 @@ class Ledger:
     def _see_fork(self) -> None:
         nodeid = self.returned_fork()
         if nodeid and ("forked", 0, nodeid) not in self._changes:
-            self._add(nodeid, "forked", "the child returned into pytest")
+            words = "the child returned into pytest"
+            self._keep(Change(nodeid=nodeid, what="forked", detail=words))
 
     def returned_fork(self) -> str:
         """Return the test whose forked child came back into pytest; empty for none."""

@@ -77,7 +77,7 @@ class SessionRecorder:
         self.exceptions = ExceptionMemory(config, faults, secrets.learn)
         self.ledger = self.exceptions.ledger
         self.ledger.secrets = secrets
-        self.ledger.tell = lambda change: self.log.write("change", change=change)
+        self.ledger.tell = self.log.add_change
         self.ledger.tell_peak = record.set_peak
         self.death: evidence.WorkerEnd | None = None
         """How the worker ended whose report comes next."""
@@ -321,6 +321,8 @@ class SessionRecorder:
     ) -> Generator[None, None, None]:
         """Record the session's status and `shouldfail` after all other plugins have had a say."""
         before = session.exitstatus
+        with self.faults.catch("what the last test left"):
+            self.ledger.changes()
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         # Of a red session the terminal prints each failure here, and no plugin made it
         # red.
