@@ -192,6 +192,15 @@ def test_starts():
     threading.Thread(target=time.sleep, args=(60,), name="server").start()
 def test_after(): pass
 """
+EXITS_LATE: Final = """
+import os, threading, time
+def end():
+    time.sleep(1)
+    os._exit(3)
+def test_starts():
+    threading.Thread(target=end, name="ender").start()
+def test_after(): pass
+"""
 BLOCKS: Final = """
 import threading, time
 lock = threading.Lock()
@@ -506,6 +515,17 @@ def test_a_thread_that_keeps_the_interpreter_from_ending(runs: PytestRuns) -> No
     said = (
         "the interpreter waited for thread server, started in test_it.py::test_starts"
     )
+    assert said in verdict["message"]
+
+
+@needs_proc
+def test_a_thread_that_ends_the_process_after_the_session(runs: PytestRuns) -> None:
+    """The test in which it was started is named, too."""
+    runs.write({"test_it.py": EXITS_LATE})
+    assert runs.run_unchecked().exit_status == 3
+    verdict = wait_until(lambda: runs.read_report()["verdict"], "the end is told")
+    assert verdict["kind"] == "exit_status.changed"
+    said = "code 0; thread ender, test_it.py:4, started in test_it.py::test_starts, was"
     assert said in verdict["message"]
 
 

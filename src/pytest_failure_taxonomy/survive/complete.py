@@ -231,6 +231,7 @@ def _late_exit(report: FailureReport, run_id: str, end: ProcessEnd) -> ProcessEx
         end.exit.signal is not None
         or end.exit.enforced_limit_seconds is not None
         or end.exit.code in TIME_LIMIT_EXIT_CODES  # of GNU `timeout`, its parent
+        or end.exit.code != report.exit.code  # a thread may have ended it
     )
     if not is_ended or end.contents is None or end.ended_ns is None:
         return end.exit

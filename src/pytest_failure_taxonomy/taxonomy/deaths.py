@@ -242,6 +242,8 @@ def judge_late_death(
     if died is None:
         reason = FailureReason.from_pytest_exit_code(end.code or 0)
         words = f"the process exited with code {end.code} {before}"
+        if end.waited_for is not None:
+            words += f"; {end.waited_for}, was still running"
         return finding(
             "exit_status.changed",
             end.source,
