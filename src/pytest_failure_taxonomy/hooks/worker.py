@@ -62,6 +62,7 @@ class WorkerRecorder:
         self._ledger.tell_peak = self.record.set_peak
         if self.record.folder is not None:
             self._ledger.record = self.record.folder.parent
+        if self._given:
             self._ledger.secrets = Secrets(self._given["patterns"], self._given["key"])
         self._deselected = 0
         self._empty: list[str] = []
