@@ -250,7 +250,7 @@ class Project(NamedTuple):
     """The folder with most test files, relative to the checkout's."""
     seconds: float
     """How long the suite takes."""
-    locks: str
+    lock: str
     """Which of the `LOCKS` it gets."""
 
 
@@ -372,37 +372,33 @@ def main() -> int:
     options = parse_arguments()
     rows: list[Row] = []
     controls: list[Control] = []
-    left_out = 0
-    kinds = [kind for kind in KINDS if not options.kind or options.kind in kind]
-    # Its path is short and has no word of this script in it: sockets lie in it, causes name it.
+    is_complete = True
+    # Short, and without a word of this script: sockets lie in it, and causes name it.
     with tempfile.TemporaryDirectory(prefix="s-") as folder:
         bench = Bench(options.python, Path(folder).resolve())
         for number, checkout in enumerate(checkouts(options.checkouts, options.names)):
-            tests = tests_folder(checkout)
             first = bench.run(bench.copy(checkout), limit_seconds=RUN_LIMIT_SECONDS)
-            if first.exit_code or not first.phases:
-                say(f"{checkout.name}: left out: exit code {first.exit_code}")
-                left_out += 1
+            tests = {nodeid for nodeid, _, _ in first.phases}
+            say(f"{checkout.name}: {len(tests)} tests in {first.seconds:.1f} s")
+            if first.exit_code or not tests:
+                say(f"  left out: it does not pass: exit code {first.exit_code}")
+                is_complete = False
                 continue
-            project = Project(
-                checkout.name, checkout, tests, first.seconds, LOCKS[number % 2]
-            )
-            names = {nodeid for nodeid, _, _ in first.phases}
-            say(f"{project.name}: {len(names)} tests in {first.seconds:.1f} s")
-            for kind in kinds:
-                if kind not in LOCKS or kind == project.locks:
-                    rows.append(try_seed(bench, project, kind))
-                    show_row(rows[-1])
-            if options.kind:
-                continue
-            for control in try_controls(bench, project, first):
+            place = tests_folder(checkout)
+            lock = LOCKS[number % 2]
+            project = Project(checkout.name, checkout, place, first.seconds, lock)
+            for row in try_seeds(bench, project, options.kind):
+                rows.append(row)
+                show_row(row)
+            for control in () if options.kind else try_controls(bench, project, first):
                 controls.append(control)
                 show_control(control)
     if options.output:
         found = [row._asdict() for row in rows]
         found += [control._asdict() for control in controls]
         options.output.write_text(json.dumps(found, indent=1), "utf-8")
-    return max(summarize(rows, controls), int(bool(left_out)))
+    is_good = summarize(rows, controls)
+    return int(not (is_good and is_complete))
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -418,7 +414,10 @@ def parse_arguments() -> argparse.Namespace:
         "--python", default=sys.executable, help="which has what the suites need"
     )
     parser.add_argument(
-        "--kind", metavar="WORDS", help="only kinds with these words, and no controls"
+        "--kind",
+        default="",
+        metavar="WORDS",
+        help="only kinds with these words, and nothing without culprits",
     )
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="write what came out as JSON, too"
@@ -455,22 +454,30 @@ def end_leftovers(home: str) -> None:
 # Seeds.
 
 
-def try_seed(bench: Bench, project: Project, name: str) -> Row:
-    """Run a copy with a culprit and its victim, and look for the culprit in the report."""
-    kind = KINDS[name]
-    place = bench.copy(project.folder)
-    seed = plant(project, place, name, kind.victim, kind.culprit)
-    ran = run_seeded(bench, project, place, is_endless=kind.is_endless)
-    text = sentence_of(ran.report)
-    return Row(
-        project=project.name,
-        kind=name,
-        culprit=seed.culprit,
-        void=why_void(ran, seed, is_endless=kind.is_endless),
-        named=how_named(ran.report, text, seed),
-        listed=how_listed(ran.report, seed, kind.change),
-        sentence=text,
-    )
+def try_seeds(bench: Bench, project: Project, words: str) -> Iterator[Row]:
+    """Run copies with a culprit and its victim, and look for the culprit in the reports.
+
+    Args:
+        bench: runs them.
+        project: whose suite gets the two.
+        words: in the name of each kind that is wanted; empty for all.
+    """
+    for name, kind in KINDS.items():
+        if words not in name or name in {*LOCKS} - {project.lock}:
+            continue
+        place = bench.copy(project.folder)
+        seed = plant(project, place, name, kind.victim, kind.culprit)
+        ran = run_seeded(bench, project, place, is_endless=kind.is_endless)
+        text = sentence_of(ran.report)
+        yield Row(
+            project=project.name,
+            kind=name,
+            culprit=seed.culprit,
+            void=why_void(ran, seed, is_endless=kind.is_endless),
+            named=how_named(ran.report, text, seed),
+            listed=how_listed(ran.report, seed, kind.change),
+            sentence=text,
+        )
 
 
 def run_seeded(bench: Bench, project: Project, place: Path, *, is_endless: bool) -> Ran:
@@ -565,7 +572,7 @@ def sentence_of(report: Mapping[str, Any]) -> str:
 
 def names_in(text: str) -> list[str]:
     """Return the names of test functions in a text; those of files aren't any."""
-    return re.findall(r"\b(test_\w+)\b(?!\.\w|/)", text)
+    return re.findall(r"\b(test[_A-Z]\w*)\b(?!\.\w|/)", text)
 
 
 def function_of(nodeid: str) -> str:
@@ -667,28 +674,25 @@ def show_control(control: Control) -> None:
         say(f"      {control.sentence[:NAMES_SHOWN]}")
 
 
-def summarize(rows: Sequence[Row], controls: Sequence[Control]) -> int:
-    """Print the figures; return 1 where they are too bad."""
+def summarize(rows: Sequence[Row], controls: Sequence[Control]) -> bool:
+    """Print the figures; return whether they are good enough."""
     valid = [row for row in rows if not row.void]
+    counts = Counter(row.kind for row in valid)
     named = Counter(row.kind for row in valid if row.named == "first")
     listed = Counter(row.kind for row in valid if row.listed == "yes")
-    counts = Counter(row.kind for row in valid)
-    say("")
-    say("| kind | named first | listed |\n| --- | --- | --- |")
+    say("\n| kind | named first | listed |\n| --- | --- | --- |")
     for kind, count in counts.items():
         say(f"| {kind} | {named[kind]} of {count} | {listed[kind]} |")
     blamed = sum(len(control.blamed) for control in controls)
     changes = sum(len(control.changes or ()) for control in controls)
-    say(
-        f"\nnamed first {named.total()} of {len(valid)}; "
-        f"blamed in unseeded suites {blamed}"
-    )
+    first = f"named first {named.total()} of {len(valid)}"
+    say(f"\n{first}; blamed in unseeded suites {blamed}")
     say(
         f"void seeds {len(rows) - len(valid)}; "
         f"entries of changes in {len(controls)} unseeded runs: {changes}"
     )
-    is_good = named.total() >= LEAST_NAMED * len(valid)
-    return int(not is_good or bool(blamed) or len(valid) < len(rows))
+    is_named = named.total() >= LEAST_NAMED * len(valid)
+    return is_named and not blamed and len(valid) == len(rows)
 
 
 if __name__ == "__main__":
