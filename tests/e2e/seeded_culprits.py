@@ -640,16 +640,20 @@ def try_controls(bench: Bench, project: Project, first: Ran) -> Iterator[Control
 def control_of(project: Project, mode: str, ran: Ran) -> Control:
     """Return what a report blames tests for."""
     known = {function_of(nodeid) for nodeid, _, _ in ran.phases}
+    nodeids = {nodeid for nodeid, _, _ in ran.phases}
     blamed: list[str] = []
     for cause in ran.report.get("causes", ()):
         own = own_tests(ran.report, cause)
         text = f"{cause['what']} | {cause['fix']}"
         blamed += [name for name in names_in(text) if name in known - own]
+        # A doctest's name is a word like any other: its whole node id counts.
+        others = nodeids.intersection(re.split(r"[\s,;|()]+|: ", text))
+        blamed += [each for each in sorted(others) if function_of(each) not in own]
     changes = ran.report.get("changes")
     return Control(
         project=project.name,
         mode=mode,
-        blamed=tuple(dict.fromkeys(blamed)),
+        blamed=tuple(dict.fromkeys(map(function_of, blamed))),
         changes=None
         if changes is None
         else tuple(f"{entry['what']} by {entry['nodeid']}" for entry in changes),
