@@ -64,6 +64,7 @@ _NIGHTLY: Final = (
     "attacks/test_files.py",
     "attacks/test_foreign_reports.py",
     "attacks/test_histories.py",
+    "attacks/test_integrity.py",
     "attacks/test_known.py",
     "attacks/test_mocked.py",
     "attacks/test_readers.py",

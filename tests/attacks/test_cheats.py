@@ -6,25 +6,19 @@ runs them. A dishonest suite has to end with 0, and without its cheat its tests 
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from packaging.requirements import Requirement
 
+from tests.helpers.cheats import Case, read_cases, skip_without_needs
 from tests.helpers.children import ChildRun, run_plain_pytest
 from tests.helpers.warm_pytest import Switch
 
 pytestmark = pytest.mark.linux("some suites fork, send signals or read /proc")
 
-CHEATS: Final = Path(__file__).with_name("cheats")
-CASE: Final = "case.json"
 WITHOUT_US: Final = ("failure_taxonomy", "failure_taxonomy_bench")
 CLASSES: Final = frozenset(
     {
@@ -35,39 +29,6 @@ CLASSES: Final = frozenset(
 """What dishonest suites change."""
 MIN_CASES: Final = 44
 """How many suites of each kind there are at least."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A suite and what its `case.json` says of it."""
-
-    folder: Path
-    facts: Mapping[str, Any]
-
-    def copy_to(self, folder: Path) -> None:
-        """Copy the suite without `case.json`."""
-        shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns(CASE))
-
-    def without_cheat(self, folder: Path) -> Mapping[str, Any]:
-        """Remove the cheat from a copy; return the changed `args`, `env` and `exit`."""
-        for name in self.facts["cheat_files"]:
-            (folder / name).unlink()
-        without: Mapping[str, Any] = self.facts.get("without", {})
-        for name, old, new in without.get("replace", ()):
-            text = (folder / name).read_text("utf-8")
-            assert text.count(old) == 1, f"{name} has not one {old!r}"
-            (folder / name).write_text(text.replace(old, new), "utf-8")
-        return without
-
-
-def read_cases(kind: str) -> list[Any]:
-    """Return the cases of a kind as parameters."""
-    return [
-        pytest.param(
-            Case(path.parent, json.loads(path.read_text("utf-8"))), id=path.parent.name
-        )
-        for path in sorted((CHEATS / kind).glob(f"*/{CASE}"))
-    ]
 
 
 DISHONEST: Final = read_cases("dishonest")
@@ -82,17 +43,6 @@ BREAKS_REPORTS: Final = pytest.mark.breaks_reports
 def _new_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start each pytest anew: some suites change what Python imports first."""
     monkeypatch.setattr(Switch, "is_on", False)
-
-
-def skip_without_needs(case: Case) -> None:
-    """Skip the test if a distribution is missing that the suite needs."""
-    for requirement in map(Requirement, case.facts["needs"]):
-        try:
-            version = metadata.version(requirement.name)
-        except metadata.PackageNotFoundError:
-            pytest.skip(f"needs {requirement}")
-        if not requirement.specifier.contains(version, prereleases=True):
-            pytest.skip(f"needs {requirement}, not {version}")
 
 
 def run_case(

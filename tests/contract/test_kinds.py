@@ -18,6 +18,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     ErrorOrigin,
     InFlightTest,
+    IntegrityFinding,
     Interruption,
     MemoryPressure,
     Output,
@@ -398,7 +399,29 @@ KINDS_THAT_MARKERS_GIVE: Final = (
     ("marker.unknown", "UNKNOWN", marked("UNKNOWN", "UNKNOWN")),
 )
 
+KINDS_OF_INTEGRITY: Final = (
+    *("assertion_replaced", "code_replaced", "early_exit", "environment_changed"),
+    *("exit_status", "files_changed", "outcome_rewritten", "pytest_replaced"),
+    *("record_changed", "test_replaced", "test_skipped", "tests_removed"),
+)
+
+
+def certified(name: str, exit_code: int) -> RunEvidence:
+    """Return the evidence of a run that is to be certified and can't be."""
+    found = IntegrityFinding(
+        kind=f"integrity.{name}", nodeids=(), where=None, hook=None, detail="was seen"
+    )
+    return ended(exit_code, integrity=(found,), is_certified=True)
+
+
+KINDS_THAT_CERTIFYING_GIVES: Final = tuple(
+    (f"integrity.{name}", "TESTS_FAILED", certified(name, exit_code))
+    for name in KINDS_OF_INTEGRITY
+    for exit_code in (0, 1)
+)
+
 TABLE: Final = (
+    *KINDS_THAT_CERTIFYING_GIVES,
     *KINDS_THAT_TESTS_GIVE,
     *KINDS_THAT_RUNS_GIVE,
     *KINDS_THAT_THE_EXIT_CODE_GIVES,
@@ -456,6 +479,13 @@ STALLS: Final[dict[Activity | None, str]] = {
     "controller": "session.stalled",
     "shutdown": "shutdown.stalled",
 }
+
+
+def test_what_is_only_noted_is_no_verdict() -> None:
+    """Findings fail a run only if it is to be certified."""
+    for name in KINDS_OF_INTEGRITY:
+        judgement = judge(replace(certified(name, 0), is_certified=False))
+        assert (judgement.verdict, judgement.reasons) == (None, ())
 
 
 @pytest.mark.parametrize("what", STALLS)

@@ -212,7 +212,7 @@ def test_a_report_of_the_first_version_is_read() -> None:
     added = dict.fromkeys(("owner", "charge_to", "history"))
     expected["verdict"] = {**said["verdict"], **added}
     expected |= {"notes": [], "faults": [], "attributions": [], "redacted": {}}
-    expected |= {"changes": []}
+    expected |= {"changes": [], "integrity": [], "entered": None}
     expected |= {"is_unannotated": False, "extensions": {}}
     expected |= dict.fromkeys(
         (

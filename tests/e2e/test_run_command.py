@@ -226,6 +226,43 @@ def test_a_command_that_shows_no_status_of_its_pytest(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("body", "codes", "status"),
+    [
+        ("assert 0", "environment=75,subject=76", 76),
+        ("raise ConnectionRefusedError(111, 'refused')", "environment=75", 1),
+        (
+            "import socket; socket.create_connection(('127.0.0.1', 9), 1)",
+            "environment=75",
+            75,
+        ),
+        ("pass", "subject=76", 0),
+        ("import os; os._exit(0)", "ambiguous=77", 77),
+        ("import os; os.kill(os.getpid(), 9)", "ambiguous=77", 77),
+    ],
+    ids=["subject", "simulated", "environment", "passes", "left", "killed"],
+)
+def test_the_exit_code_by_whom_a_failure_is_charged_to(
+    tmp_path: Path, body: str, codes: str, status: int
+) -> None:
+    """A CI system retries by exit code; a green run stays green, and others keep their own."""
+    write(tmp_path, body)
+    run = supervise(tmp_path, *the_pytest(), options=["--exit-code", codes])
+    assert run.status == status
+
+
+@pytest.mark.parametrize("codes", ["environment", "host=75", "subject=0", "subject=x"])
+def test_an_exit_code_that_is_none(tmp_path: Path, codes: str) -> None:
+    """What is wrong is said in one line, and the command is not started."""
+    write(tmp_path, "open('ran', 'w')")
+    run = supervise(tmp_path, *the_pytest(), options=["--exit-code", codes])
+    assert one_line(run) == (
+        f"failure-taxonomy: run --exit-code: {codes!r} is wrong; give OWNER=N with N "
+        "from 1 to 255, such as environment=75; owners: subject, environment, verifier, ambiguous"
+    )
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_worker_that_dies_under_it(tmp_path: Path) -> None:
     """Workers are the controller's; the supervisor adds nothing to what it says."""
     write(tmp_path, "os._exit(3)")

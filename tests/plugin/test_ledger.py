@@ -555,3 +555,60 @@ def test_a_port_that_the_child_of_another_test_holds(
     (cause,) = run.report["causes"]
     said = f"port {port} is in use: a process that test_it.py::test_leaves has started"
     assert cause["what"].startswith(said)
+
+
+MOVES_IN_A_THREAD: Final = """
+import os, tempfile, threading
+begun, done = threading.Event(), threading.Event()
+def move():
+    begun.wait(10)
+    os.chdir(tempfile.mkdtemp())
+    done.set()
+    threading.Event().wait(5)
+def test_starts():
+    threading.Thread(target=move, daemon=True).start()
+def test_opens():
+    begun.set()
+    done.wait(10)
+    open("data.txt")
+"""
+LOCKS_IN_A_CHILD: Final = """
+import fcntl, subprocess, sys
+CODE = '''
+import fcntl, time
+with open("shared.lock", "w") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    print("locked", flush=True)
+    time.sleep(5)
+'''
+children = []
+def test_starts():
+    child = subprocess.Popen([sys.executable, "-c", CODE], stdout=subprocess.PIPE)
+    children.append(child)
+    child.stdout.readline()
+def test_locks():
+    with open("shared.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+"""
+
+
+@needs_proc
+def test_a_thread_that_moves_while_another_test_runs(runs: PytestRuns) -> None:
+    """The test that started the thread is named, and that the running test may have done it."""
+    runs.write({"test_it.py": MOVES_IN_A_THREAD, "data.txt": ""})
+    run = runs.run()
+    (cause,) = run.report["causes"]
+    words = (
+        "a thread that test_it.py::test_starts has started, or this test, had changed"
+    )
+    assert words in cause["what"]
+
+
+@needs_proc
+def test_a_lock_on_a_file_that_is_closed_again(runs: PytestRuns) -> None:
+    """A file is known by its lock, even if the test has closed it before it fails."""
+    runs.write({"test_it.py": LOCKS_IN_A_CHILD})
+    run = runs.run()
+    (cause,) = run.report["causes"]
+    words = "shared.lock is locked: a process that test_it.py::test_starts has started"
+    assert words in cause["what"]

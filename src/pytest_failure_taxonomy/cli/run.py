@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from pytest_failure_taxonomy.cli.output import (
     annotate,
@@ -47,15 +47,18 @@ from pytest_failure_taxonomy.survive.supervisor import CommandEnd, Supervisor, e
 from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy.deaths import ENDED_AS_STALLED
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunError
-from pytest_failure_taxonomy.taxonomy.judgement import Stage
+from pytest_failure_taxonomy.taxonomy.judgement import ChargedTo, Stage
 from pytest_failure_taxonomy.taxonomy.values import replace
-from pytest_failure_taxonomy.taxonomy.words import counted
+from pytest_failure_taxonomy.taxonomy.words import counted, words_of_integrity
 
 EXIT_LIMIT: Final = 124
 """The exit code of GNU `timeout`."""
 EXIT_STALLED: Final = 1
 """As for a failed test."""
 _STDERR: Final = 2
+_MAX_STATUS: Final = 255
+EXIT_UNCERTIFIED: Final = 1
+"""As for a failed test."""
 EXIT_UNFINISHED: Final = 3
 """pytest returned 0 before its session had ended."""
 
@@ -67,6 +70,7 @@ def run(options: argparse.Namespace) -> int:
         raise SettingsError(
             "run: no command; give one after --, as in: run -- pytest -x"
         )
+    statuses = _read_statuses(options.exit_code)
     folder = Path.cwd()
     path = folder / (options.report or DEFAULT_REPORT)
     refuse_special_file(path, "run --report: ")
@@ -78,6 +82,7 @@ def run(options: argparse.Namespace) -> int:
         folder=folder,
         started_at=started_at,
         outputs=outputs,
+        is_certified=options.certify,
     )
     try:
         end, mailbox = _supervise(command, options, path)
@@ -117,7 +122,57 @@ def run(options: argparse.Namespace) -> int:
             print_verdict(report, shown, problem=problem, is_of_pytest=is_of_pytest)
     except Exception as error:  # noqa: BLE001 - the command's status stands
         tell(f"{path}: the report can't be made: {type(error).__name__}: {error}")
-    return _exit_code(end, report)
+    return _status(end, report, mailbox, options.certify, statuses)
+
+
+def _status(
+    end: CommandEnd,
+    report: FailureReport | None,
+    mailbox: Mailbox,
+    certifies: bool,  # noqa: FBT001 - of five
+    statuses: Mapping[str, int],
+) -> int:
+    """Return the exit status, or die as the command did."""
+    own = 0
+    if report is not None and report.verdict is not None:
+        own = statuses.get(report.verdict.charge_to or "", 0)
+    if own and end.returncode:
+        let_go_of_streams()
+        return own
+    status = _exit_code(end, report)
+    if status == 0:  # no failure that was accepted turns red
+        return _certificate(report, mailbox) if certifies else 0
+    return own or status
+
+
+def _read_statuses(text: str | None) -> dict[str, int]:
+    """Return the exit statuses that are asked for, by whom a failure is charged to.
+
+    Raises:
+        SettingsError: if the text is none of that.
+    """
+    statuses: dict[str, int] = {}
+    for part in text.split(",") if text else ():
+        owner, _, status = part.strip().partition("=")
+        is_status = status.isdecimal() and 1 <= int(status[:4]) <= _MAX_STATUS
+        if owner not in get_args(ChargedTo) or not is_status:
+            right = "give OWNER=N with N from 1 to 255, such as environment=75"
+            owners = ", ".join(get_args(ChargedTo))
+            raise SettingsError(
+                f"run --exit-code: {part!r} is wrong; {right}; owners: {owners}"
+            )
+        statuses[owner] = int(status)
+    return statuses
+
+
+def _certificate(report: FailureReport | None, mailbox: Mailbox) -> int:
+    """Return 0 if the tests alone made a green result; else say what else did."""
+    if report is None or mailbox.run_id is None:
+        tell("run --certify: no pytest was recorded, so there is nothing to certify")
+        return EXIT_UNCERTIFIED
+    for found in report.integrity:
+        tell(f"run --certify: {words_of_integrity(found)}")
+    return EXIT_UNCERTIFIED if report.integrity else 0
 
 
 def _refusal(
@@ -138,7 +193,11 @@ def _supervise(
     command: list[str], options: argparse.Namespace, report: Path
 ) -> tuple[CommandEnd, Mailbox]:
     """Run the command; return how it ended, and what its pytest has answered."""
-    mailbox = Mailbox(stage=options.stage, report=options.report and str(report))
+    mailbox = Mailbox(
+        stage=options.stage,
+        report=options.report and str(report),
+        certifies=options.certify,
+    )
     try:
         supervisor = Supervisor(
             command, options.timeout, keeps_output=not is_pytest_itself(command)

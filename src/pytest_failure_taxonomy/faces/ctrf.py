@@ -30,6 +30,7 @@ from pytest_failure_taxonomy.report.summary import (
     KnownTest,
     causes_by_failure,
     merged_runs_of,
+    notes_of,
     tests_of,
 )
 from pytest_failure_taxonomy.taxonomy import packaged_table
@@ -102,7 +103,7 @@ def _session(report: FailureReport) -> _Fields:
     fields: _Fields = {"stage": report.run.stage}
     for name in _OF_SESSION:
         fields[name] = CODEC.encode(getattr(report, name))
-    notes = list(report.notes)
+    notes = list(notes_of(report))
     if report.tests is None:
         notes.append(WITHOUT_TESTS)
     fields["notes"] = notes

@@ -163,7 +163,7 @@ def _describe_run(suite: ET.Element, report: FailureReport) -> None:
     if report.tests is None:
         note = "tests that passed are counted in the report, and not listed"
         properties["note"] = note
-    for number, note in enumerate(report.notes, 1):
+    for number, note in enumerate(summary.notes_of(report), 1):
         properties[f"note.{number}"] = note
     _fill(suite, properties)
 

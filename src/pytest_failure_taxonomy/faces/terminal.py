@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.report.model import (
     Worker,
 )
 from pytest_failure_taxonomy.report.summary import (
+    NOT_BY_TESTS,
     BenchSummary,
     CauseSummary,
     Failing,
@@ -38,6 +39,7 @@ from pytest_failure_taxonomy.taxonomy.words import (
     counted,
     seconds_words,
     words_of_change,
+    words_of_integrity,
 )
 from pytest_failure_taxonomy.text import (
     AS_REPORTED,
@@ -130,13 +132,15 @@ def verdict_lines(
     """
     is_long = bool(listed) and not is_folded
     summary = summarise(report, paths, None if is_long else MAX_LINES + 1)
-    ending = [] if problem is None else [problem_line(problem)]
+    ending = [*_integrity_lines(report)]
+    if problem is not None:
+        ending.append(problem_line(problem))
     if report.verdict is None:
         counts = report.summary
         # A status of 0 in spite of failures is said however quiet the run is.
         if quiet and not (counts.failed or counts.errors):
             return ending
-        place = f"; report: {where}" if where and not ending else ""
+        place = f"; report: {where}" if where and problem is None else ""
         words = safe_text(f"failure taxonomy: {summary.headline}{place}")
         return [Line(text=words, color="green"), *ending]
     lines = []
@@ -144,8 +148,21 @@ def verdict_lines(
         lines.append(Line(text=TITLE, color="red", is_title=True))
     lines += _headline_and_causes(summary, is_quiet=quiet, is_long=is_long)
     lines += listed
-    lines += ending or [Line(text=f"report: {safe_text(where)}")]
+    lines += ending
+    if problem is None:
+        lines.append(Line(text=f"report: {safe_text(where)}"))
     return lines
+
+
+def _integrity_lines(report: FailureReport) -> Iterator[Line]:
+    """Yield what made results other than the tests, if that does not fail the run."""
+    if any(cause.kind.startswith("integrity.") for cause in report.causes):
+        return
+    for found in report.integrity[:MAX_QUIET]:
+        yield notice(f"{NOT_BY_TESTS}{words_of_integrity(found)}")
+    more = len(report.integrity) - MAX_QUIET
+    if more > 0:
+        yield notice(f"{NOT_BY_TESTS}{more:,} more, in the report")
 
 
 def _headline_and_causes(

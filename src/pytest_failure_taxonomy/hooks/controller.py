@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict
 import pytest
 
 from pytest_failure_taxonomy.hooks.guard import guarded, guarded_hook
+from pytest_failure_taxonomy.hooks.integrity import IntegrityCheck
 from pytest_failure_taxonomy.hooks.progress import faulthandler_exit_seconds
 from pytest_failure_taxonomy.hooks.session import (
     SessionRecorder,
@@ -144,6 +145,7 @@ class ControllerRecorder:
         session: SessionRecorder,
         traces: TracesOfWorkers,
         watcher_id: int | None,
+        integrity: IntegrityCheck,
     ) -> None:
         self.faults = session.faults
         self._traces = traces
@@ -154,6 +156,7 @@ class ControllerRecorder:
         self._workers: dict[str, _Worker] = {}
         self._collected = CollectedTests()
         self._watcher_id = watcher_id
+        self._integrity = integrity
         # xdist passes the options of the controller on to its workers, `-o` included.
         self._faulthandler_seconds = faulthandler_exit_seconds(config)
         self._oom_file = oom_events_file()
@@ -174,6 +177,7 @@ class ControllerRecorder:
             "patterns": list(secrets.patterns),
             "watcher": self._watcher_id,
             "shows_crashes": self._traces.shows_crashes,
+            "certify": self._integrity.is_certified,
         }
 
     @guarded_hook(optionalhook=True)
@@ -252,6 +256,7 @@ class ControllerRecorder:
         if output.get("refusal"):
             refusal = evidence.RunError(origin="usage", message=output["refusal"])
             self._session.log.add_error(refusal)
+        self._integrity.add_of_worker(output.get("integrity", {}))
         if output.get("changes"):
             changes = [evidence.Change(**change) for change in output["changes"]]
             seen["changes"] = tuple(changes)

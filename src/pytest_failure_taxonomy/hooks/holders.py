@@ -76,24 +76,34 @@ class Family:
     def holder_of_lock(self) -> tuple[str, str]:
         """Return a file that this process has open and another has locked, and who that is."""
         own = os.getpid()
-        files = {}
-        for descriptor, link in self._opened(own):
-            with suppress(OSError):
-                status = os.stat(descriptor)
-                major = os.major(status.st_dev)
-                minor = os.minor(status.st_dev)
-                files[f"{major:02x}:{minor:02x}:{status.st_ino}"] = link
+        files = self._files_of(own)
+        others: dict[str, str] = {}
         for line in read_text("/proc/locks").splitlines():
             words = line.split()
             if len(words) < 6 or not words[4].isdigit():  # it waits for another one
                 continue
             process_id = int(words[4])
             place = words[5]
-            if process_id == own or place not in files:
+            if process_id == own or process_id not in self._names:
                 continue
-            if process_id in self._names:
+            if place in files:
                 return files[place], self._names[process_id]
-        return "", ""
+            link = self._files_of(process_id).get(place)
+            if link is not None:
+                others[link] = self._names[process_id]
+        # This process has closed the file since; it can only be that of the one lock.
+        return next(iter(others.items())) if len(others) == 1 else ("", "")
+
+    def _files_of(self, process_id: int) -> dict[str, str]:
+        """Return the files that a process has open, by device and inode."""
+        files = {}
+        for descriptor, link in self._opened(process_id):
+            with suppress(OSError):
+                status = os.stat(descriptor)
+                major = os.major(status.st_dev)
+                minor = os.minor(status.st_dev)
+                files[f"{major:02x}:{minor:02x}:{status.st_ino}"] = link
+        return files
 
     def _opened(self, process_id: int) -> Iterator[tuple[str, str]]:
         """Yield what a process has open: a path to it, and what the system calls it."""

@@ -275,10 +275,16 @@ class Ledger:
         """Return who has changed the working folder, if a file is missing because of that."""
         if _folder_now() == _GONE:
             return {"folder_gone": "yes", "lost_by": self._words_of_loss()}
-        is_elsewhere = bool(file) and os.path.lexists(os.path.join(self._first, file))
-        if not (self._changed_by and is_elsewhere):
+        if not file or not os.path.lexists(os.path.join(self._first, file)):
             return {}
-        return {"folder_left": self._changed_by, "folder": self._folder}
+        folder = _folder_now()
+        who = self._changed_by
+        if folder != self._folder:  # it was changed while this test ran
+            threads = [change.nodeid for change in self._threads.values() if change]
+            who = ""
+            if threads:
+                who = f"a thread that {threads[-1]} has started, or this test,"
+        return {"folder_left": who, "folder": folder} if who else {}
 
     def _facts_of_holder(
         self, error: BaseException, message: str, facts: dict[str, str]

@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.faces.terminal import problem_line
 from pytest_failure_taxonomy.hooks import additions, progress, showing
 from pytest_failure_taxonomy.hooks.guard import Faults, guarded, guarded_hook
+from pytest_failure_taxonomy.hooks.integrity import IntegrityCheck
 from pytest_failure_taxonomy.hooks.last_words import with_coverage
 from pytest_failure_taxonomy.hooks.printing import print_lines
 from pytest_failure_taxonomy.hooks.report_file import ReportFile
@@ -56,7 +57,7 @@ from pytest_failure_taxonomy.taxonomy.amendments import (
 )
 from pytest_failure_taxonomy.taxonomy.classification import name_libraries
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.judgement import KnownFailures
+from pytest_failure_taxonomy.taxonomy.judgement import KnownFailures, Stage
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.report.model import FailureReport
 
 _END: Final = "the end of the run"
+_NOT_CERTIFIED: Final = 1
+"""As for failed tests; a number, because somebody may have changed pytest's own."""
 
 
 class Run:
@@ -141,6 +144,11 @@ class Run:
             tests = EveryTest(self.faults, self.session.nodeids, started_at)
             config.pluginmanager.register(tests, "failure_taxonomy_every_test")
             self._every_test = tests
+        self.integrity = IntegrityCheck(
+            config, self.faults, is_certified=settings.certify, base=settings.base
+        )
+        self._is_made_red = False
+        """Whether the run is not certified, although pytest ends with 0."""
         call_after_fork(self.report_file.leave_to_parent)
 
     def _read_context(self) -> evidence.RunContext:
@@ -209,7 +217,7 @@ class Run:
                 progress.stderr_of_faulthandler(self._config),
             )
             self._controller = ControllerRecorder(
-                self._config, self.session, left, file.watcher_id
+                self._config, self.session, left, file.watcher_id, self.integrity
             )
             manager.register(self._controller, "failure_taxonomy_controller")
         if file.watcher_id is not None:
@@ -258,7 +266,7 @@ class Run:
         self.finish(evidence.ProcessExit(code=code, source="pytest"))
         if self._known is not None and self._known.accepted:
             return pytest.ExitCode.OK
-        return status
+        return _NOT_CERTIFIED if self._is_made_red else status
 
     def finish_with(self, error: BaseException) -> None:
         """Finish a run that an error ends, of which pytest or Python is about to tell."""
@@ -368,7 +376,27 @@ class Run:
             run = replace(run, gate=reasons[0])
         if self._every_test is not None:
             run = replace(run, tests=self._every_test.tests())
-        return run
+        with self.faults.catch("the check of integrity"):
+            run = self._with_integrity(run)
+        return run  # noqa: RET504 - as it was, if that has failed
+
+    def _with_integrity(self, run: evidence.RunEvidence) -> evidence.RunEvidence:
+        """Return a run with what made its results; with exit code 1 if it is to be certified."""
+        findings, entered = self.integrity.conclude(run)
+        # A baseline is to fail: what makes it red would make it a valid one.
+        is_baseline = run.stage is Stage.BASELINE_RUN
+        is_certified = self._settings.certify and not is_baseline
+        self._is_made_red = bool(findings) and is_certified and run.exit.code == 0
+        exit_seen = run.exit
+        if self._is_made_red:
+            exit_seen = replace(exit_seen, code=_NOT_CERTIFIED)
+        return replace(
+            run,
+            exit=exit_seen,
+            integrity=findings,
+            entered=entered,
+            is_certified=is_certified,
+        )
 
     def _compare_with_known(
         self, run: evidence.RunEvidence, context: evidence.RunContext

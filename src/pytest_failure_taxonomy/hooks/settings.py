@@ -79,6 +79,10 @@ class Settings:
     """The file that lists them; `history` if the history says what is known."""
     prove: str | None = None
     """For how long failures are to be proven at the end; `None` for not at all."""
+    base: str | None = None
+    """The commit whose files are compared; `None` for none."""
+    certify: bool = False
+    """Fail the run if something else than the tests' code made a result."""
     shard: Shard | None = None
     attempt: Attempt | None = None
     faces: Faces = Faces()
@@ -156,6 +160,8 @@ def read_settings(config: pytest.Config) -> Settings:
         known=known,
         known_name=named_known.value or "",
         prove=_prove(reader),
+        base=_base(reader),
+        certify=bool(reader.given("certify").value) or wanted.get("certify") == "yes",
         shard=_shard(reader),
         attempt=attempt,
         faces=faces,
@@ -296,6 +302,18 @@ def _from_file(reader: _Reader, name: str, found: Given) -> Any:
     except RulesError as error:
         reader.problems += str(error).splitlines()
         return None
+
+
+def _base(reader: _Reader) -> str | None:
+    """Return the commit to compare with; a problem if there is no such one."""
+    found = reader.given("base")
+    if found.value is not None:
+        from pytest_failure_taxonomy.hooks.base_files import is_commit
+
+        if not is_commit(reader.config.rootpath, found.value):
+            reader.refuse("base", found, f"{found.value!r} is no commit here")
+            return None
+    return found.value  # type: ignore[no-any-return]  # pytest's namespace has no types
 
 
 def _prove(reader: _Reader) -> str | None:

@@ -24,7 +24,10 @@ from pytest_failure_taxonomy.taxonomy.amendments import Amendment
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.judgement import KnownFailures
 from pytest_failure_taxonomy.taxonomy.values import replace, value
-from pytest_failure_taxonomy.taxonomy.words import words_of_fork, words_of_uncounted
+from pytest_failure_taxonomy.taxonomy.words import (
+    words_of_fork,
+    words_of_uncounted,
+)
 from pytest_failure_taxonomy.text import ShownPaths, safe_text
 
 

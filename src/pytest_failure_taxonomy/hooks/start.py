@@ -64,6 +64,7 @@ def _begin_run(config: pytest.Config) -> None:
     config.stash[RUN] = run
     config.pluginmanager.register(run, "failure_taxonomy_run")
     config.pluginmanager.register(run.session, "failure_taxonomy_session")
+    config.pluginmanager.register(run.integrity, "failure_taxonomy_integrity")
     record, hand_over = run.session.record, run.report_file.hand_over
     _follow_process(config, record, run.faults, hand_over).begin()
     isolate_package()
@@ -144,6 +145,9 @@ class _WorkerStart:
             if self._requested or OUTPUT_KEY in workerinput:
                 recorder = WorkerRecorder(config)
                 config.pluginmanager.register(recorder, "failure_taxonomy_recorder")
+                config.pluginmanager.register(
+                    recorder.integrity, "failure_taxonomy_integrity"
+                )
                 _follow_process(
                     config, recorder.record, recorder.faults, recorder.hand_over
                 )

@@ -14,6 +14,7 @@ import pytest
 from pytest_failure_taxonomy.hooks.exceptions import message_of
 from pytest_failure_taxonomy.hooks.failures import MAX_NOTED, ExceptionMemory
 from pytest_failure_taxonomy.hooks.guard import Faults, guarded, guarded_hook
+from pytest_failure_taxonomy.hooks.integrity import IntegrityCheck
 from pytest_failure_taxonomy.hooks.origin import own_place_of
 from pytest_failure_taxonomy.redaction.secrets import NodeIds, Secrets
 from pytest_failure_taxonomy.survive import layout
@@ -64,6 +65,9 @@ class WorkerRecorder:
             self._ledger.record = self.record.folder.parent
         if self._given:
             self._ledger.secrets = Secrets(self._given["patterns"], self._given["key"])
+        self.integrity = IntegrityCheck(
+            config, self.faults, is_certified=bool(self._given.get("certify"))
+        )
         self._deselected = 0
         self._empty: list[str] = []
         self._nodeids: list[str] = []
@@ -208,7 +212,20 @@ class WorkerRecorder:
             "changes": [to_dict(change) for change in self._ledger.changes()],
             "faults": self.faults.messages,
             "peak_rss_bytes": peak_rss_bytes(),
+            "integrity": self._integrity(),
         }
+
+    def _integrity(self) -> dict[str, object]:
+        """Return what made results on this worker, as xdist can send it."""
+        sent: dict[str, object] = {}
+        with self.faults.catch("the check of integrity"):
+            findings, entered = self.integrity.conclude()
+            sent["findings"] = [
+                {**to_dict(found), "where": found.where and to_dict(found.where)}
+                for found in findings
+            ]
+            sent["entered"] = entered and to_dict(entered)
+        return sent
 
     def _write_change(self, change: Change) -> None:
         nodeid = self._shown.get(change.nodeid, change.nodeid)

@@ -370,6 +370,8 @@ def build_report(
         changes=limits.cap_value(run.changes[:MAX_CHANGES]),
         surroundings=None if is_ordinary else context.surroundings,
         session_exit_code=session_code or None,
+        integrity=limits.cap_value(run.integrity),
+        entered=run.entered,
         extensions={},
     )
     order = None

@@ -67,6 +67,7 @@ _LISTS: Final = (
     "in_flight",
     "stalls",
     "changes",
+    "integrity",
 )
 """Lists that a rerun replaces."""
 _OTHER_LISTS: Final = ("workers", "bench")
@@ -342,6 +343,7 @@ class Merger:
             repository=_repository(runs),
             attempt=_attempt(runs),
             changes=lists["changes"],
+            integrity=lists["integrity"],
             merged=model.Merged(
                 runs=tuple(runs), reruns=self.reruns, expect=self.expect
             ),

@@ -20,8 +20,10 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Change,
     Completeness,
     Counts,
+    Entered,
     Environment,
     InFlightTest,
+    IntegrityFinding,
     Location,
     Phase,
     RaisedException,
@@ -436,6 +438,10 @@ class FailureReport:
     """What a command that repeats the run needs besides its arguments; `None` for nothing."""
     session_exit_code: int | None = None
     """The exit status of pytest's session, if the process ended with 0 and the session did not."""
+    integrity: tuple[IntegrityFinding, ...] = ()
+    """What made a result other than the code of the tests did, in order of occurrence."""
+    entered: Entered | None = None
+    """How many test functions were entered; `None` where nobody has looked."""
     redacted: Mapping[str, Count] = MappingProxyType({})
     """How many secrets were removed from the report, by their sort."""
     is_unannotated: bool = False
@@ -458,7 +464,10 @@ PUBLISHED: Final[Fields] = {
 """The fields that a report has of values that have more fields while a run is judged."""
 
 KEYS: Final = MappingProxyType({"schema_id": "$schema"})
-_LATE: Final[Fields] = {Cause: ("base",), FailureReport: ("changes",)}
+_LATE: Final[Fields] = {
+    Cause: ("base",),
+    FailureReport: ("changes", "integrity", "entered"),
+}
 """Fields that reports of this schema version may lack, because they were added later."""
 CODEC: Final = Codec(published=PUBLISHED, optional=_LATE, biggest=inf, keys=KEYS)
 """Reads and writes reports of this schema version."""

@@ -58,6 +58,7 @@ from pytest_failure_taxonomy.taxonomy.words import (
     one_line,
     seconds_words,
     words_at,
+    words_of_integrity,
 )
 from pytest_failure_taxonomy.text import (
     AS_REPORTED,
@@ -123,6 +124,10 @@ class SeenBefore(Protocol):
     def flaky_failures(self) -> int: ...  # noqa: D102
     @property
     def flaky_runs(self) -> int: ...  # noqa: D102
+
+
+NOT_BY_TESTS: Final = "not by the tests: "
+"""Begins the words about what made a result other than the tests."""
 
 
 @value
@@ -318,9 +323,15 @@ def summarise(
         see=see,
         advice=_advice_words(report, listed),
         left=_unfinished_words(report, paths),
-        notes=(*report.notes, *report.faults),
+        notes=(*notes_of(report), *report.faults),
         benches=benches,
     )
+
+
+def notes_of(report: FailureReport) -> tuple[str, ...]:
+    """Return the notes of a report, and what made results other than its tests."""
+    found = map(words_of_integrity, report.integrity)
+    return (*report.notes, *(f"{NOT_BY_TESTS}{words}" for words in found))
 
 
 def owner_of(

@@ -161,6 +161,10 @@ def complete_run(
         completed, is_whole = _completed(
             current, path, run_id, end, folder, kept, annotate
         )
+        if completed.exit.code == 0 and completed.verdict is not None:
+            from pytest_failure_taxonomy.survive.early_exits import with_early_exit
+
+            completed = with_early_exit(completed)
         if completed != current:
             written = _write(path, completed, folder)
             is_whole = is_whole and written is completed

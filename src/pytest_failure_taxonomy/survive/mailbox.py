@@ -300,12 +300,15 @@ class Mailbox:
     readable; so the supervisor need not watch the record while the run goes on.
     """
 
-    def __init__(self, *, stage: str | None, report: str | None) -> None:
+    def __init__(
+        self, *, stage: str | None, report: str | None, certifies: bool = False
+    ) -> None:
         """Open a mailbox with a message for pytest.
 
         Args:
             stage: the stage that the run is to have, if the user gave one.
             report: the path that its report is to have, if the user gave one.
+            certifies: what made a result other than the tests is to fail the run.
 
         Raises:
             OSError: if there is no place for a message.
@@ -343,6 +346,7 @@ class Mailbox:
                 self.path,
                 stage=stage,
                 report_wanted=report,
+                certify="yes" if certifies else None,
                 inbox=inbox,
                 # What an agent tries is not what became of it.
                 below=None if stage == Stage.AGENT_RUN else _pytest_around(),

@@ -145,7 +145,9 @@ def isolate_package() -> None:
         package = name.partition(".")[0]
         if name in _MODULES:
             continue
-        names = vars(module)
+        names = getattr(module, "__dict__", None)
+        if names is None:  # somebody has blocked the module
+            continue
         if package == _PACKAGE:
             _isolate_names(names)
             # A global name is looked for here before it is looked for in `builtins`.

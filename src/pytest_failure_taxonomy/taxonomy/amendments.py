@@ -257,6 +257,7 @@ def _name_other_failure(run: RunEvidence) -> str:
         (has_lost_worker, "a worker died without a test"),
         (run.uncounted, "a plugin counted failures that belong to no test"),
         (is_cut_short, "tests are missing"),
+        (run.uncertified, "something else than the tests made results"),
         (has_other_code, f"exit code {run.exit.code}"),
     )
     return next((words for is_so, words in others if is_so), "")

@@ -148,6 +148,10 @@ def _place_of_crash(traces: evidence.Traces | None) -> str:
     return f" in {function} ({file}:{line})"
 
 
+_MUCH_MEMORY: Final = 256 * 1024**2
+"""Bytes."""
+
+
 def _words_of_changes(kind: str, changes: Iterable[evidence.Change]) -> str:
     """Name the test that made what a process may have died of: most memory, or a thread.
 
@@ -158,7 +162,10 @@ def _words_of_changes(kind: str, changes: Iterable[evidence.Change]) -> str:
     if kind in KILLED_BY:
         grown = [change for change in changes if change.what == "memory"]
         most = max(grown, key=lambda change: change.number, default=None)
-        return "" if most is None else f"{most.nodeid}: {most.detail}"
+        # Without evidence that the memory ran out, a test needs a lot of it to be named.
+        if most is None or (kind == "process.killed" and most.number < _MUCH_MEMORY):
+            return ""
+        return f"{most.nodeid}: {most.detail}"
     if kind != "process.exited":
         return ""
     threads = [*map(words_of_left, left_threads(changes))]

@@ -815,6 +815,32 @@ class Output:
 
 
 @value
+class IntegrityFinding:
+    """Something other than the code of the tests that made a result."""
+
+    kind: str
+    """Such as `integrity.outcome_rewritten`."""
+    nodeids: tuple[str, ...]
+    """The tests whose result it made; empty where it can be any."""
+    where: Location | None
+    """The statement that did it; `None` if it is not known."""
+    hook: str | None
+    """The hook, or the name that was replaced; `None` for neither."""
+    detail: str
+    """What was seen, in words."""
+
+
+@value
+class Entered:
+    """How many test functions were entered."""
+
+    entered: Count
+    """Test functions whose code was entered."""
+    ran: Count
+    """Tests that ran and have a function that can be followed."""
+
+
+@value
 class RunEvidence:
     """All that was seen of one run."""
 
@@ -873,6 +899,12 @@ class RunEvidence:
     """What is missing from the lists above."""
     uncounted: int = 0
     """Failures that pytest's session has counted, and that no report was of."""
+    integrity: tuple[IntegrityFinding, ...] = ()
+    """What made a result other than the code of the tests."""
+    entered: Entered | None = None
+    """How many test functions were entered; `None` where nobody has looked."""
+    is_certified: bool = False
+    """Such findings fail the run."""
     marker: SeenMarker | None = None
     """The last marker in the output of the whole command."""
     output: Output | None = None
@@ -886,6 +918,11 @@ class RunEvidence:
     """Findings of a report that is judged again, now with the end of its process."""
     settled_causes: tuple[Cause, ...] = ()
     """What these findings come from."""
+
+    @property
+    def uncertified(self) -> tuple[IntegrityFinding, ...]:
+        """What made a result other than the tests, where that fails the run."""
+        return self.integrity if self.is_certified else ()
 
     @property
     def forked(self) -> tuple[str, ...]:

@@ -370,6 +370,7 @@ def _is_green(run: RunEvidence) -> bool:
         and run.stage is not Stage.BASELINE_RUN
         and run.tool_message is None  # else it is no pytest that has ended
         and not is_undone
+        and not run.uncertified
         and not any(worker.ending != "finished" for worker in run.workers)
         and not any(failure.crashed for failure in run.failures)
     )
@@ -589,6 +590,7 @@ def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
         *_from_tests(run, judged, told),
         *_from_outside_of_tests(run, judged),
         *_from_session(run, judged, told),
+        *_from_integrity(run),
     ]
     end = run.exit
     # With our own limit it is late even where a handler of SIGTERM has left with the
@@ -686,6 +688,19 @@ def _from_error_line(run: RunEvidence) -> Iterator[Finding]:
             run.output.error.text.strip(),
             reason=FailureReason.UNKNOWN,
             confidence="likely",
+        )
+
+
+def _from_integrity(run: RunEvidence) -> Iterator[Finding]:
+    """Yield what made a result other than the code of the tests, where that fails the run."""
+    for found in run.uncertified:
+        said = words.words_of_integrity(found)
+        yield finding(
+            found.kind,
+            "integrity",
+            said,
+            count=max(1, len(found.nodeids)),
+            headline=said,
         )
 
 

@@ -42,6 +42,18 @@ def words_of_fork(nodeid: str) -> str:
     return f"{nodeid} forked, and {child}"
 
 
+def words_of_integrity(found: evidence.IntegrityFinding) -> str:
+    """Return what made a result other than the code of the tests, with its place."""
+    where = ""
+    if found.where is not None:
+        where = f"{found.where.path}:{found.where.line}"
+    is_named = found.hook is not None and found.hook not in found.detail
+    hook = f"({found.hook})" if is_named else ""
+    tests = f": {listed(found.nodeids, 2)}" if found.nodeids else ""
+    place = " ".join(filter(None, (where or "something", hook)))
+    return f"{place} {found.detail}{tests}"
+
+
 def left_threads(changes: Iterable[evidence.Change]) -> list[evidence.Change]:
     """Return the threads that tests have left and that still run."""
     return [

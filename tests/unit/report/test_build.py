@@ -291,6 +291,8 @@ def test_the_keys_stand_in_the_published_order() -> None:
         "merged",
         "surroundings",
         "session_exit_code",
+        "integrity",
+        "entered",
         "redacted",
         "is_unannotated",
         "extensions",

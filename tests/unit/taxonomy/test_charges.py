@@ -27,6 +27,7 @@ CASES: Final[tuple[Any, ...]] = (
     ("test.failed", "TESTS_FAILED", "final_test", "test", "AssertionError", "subject"),
     ("test.failed", "TESTS_FAILED", "final_test", "project", "KeyError", "subject"),
     ("test.failed", "TESTS_FAILED", "final_test", None, "", "subject"),
+    ("integrity.exit_status", "TESTS_FAILED", "final_test", None, "", "subject"),
     (
         "test.failed",
         "TESTS_FAILED",
