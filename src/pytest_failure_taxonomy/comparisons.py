@@ -10,11 +10,14 @@ from __future__ import annotations
 import ast
 import datetime as dt
 import re
+import reprlib
 import sys
 import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterator
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta, timezone
+from itertools import islice
 from typing import Any, Final, Literal
 
 Difference = Literal["dates", "order", "other"]
@@ -23,11 +26,14 @@ _DAY: Final = timedelta(days=1)
 _MAX_ELEMENTS: Final = 10_000
 """Elements of a collection, or characters of a text, that are compared."""
 _MAX_DEPTH: Final = 10
+_MAX_PARTS: Final = 100_000
+"""Parts of a nested value, each as often as it is held."""
 _MAX_WORDS: Final = 2_000
 """Characters of a printed comparison that are read."""
 _ATOMS: Final = frozenset(
     {bool, bytes, complex, date, datetime, float, int, str, time, timedelta, type(None)}
 )
+_COLLECTIONS: Final = frozenset({dict, frozenset, list, set, tuple})
 _TIMES: Final = frozenset({datetime, time})
 _ZONES: Final = frozenset({type(None), timezone})
 _ZONE_INFO: Final = "zoneinfo"
@@ -64,7 +70,7 @@ def compare_sides(operator: str, left: object, right: object) -> Difference:
     """
     if operator in _ORDERINGS:
         return "dates" if _are_near(left, right) else "other"
-    if operator != "==":
+    if operator != "==" or not (_is_small(left) and _is_small(right)):
         return "other"
     seen = set(_differences(left, right, _MAX_DEPTH))
     if not seen or "other" in seen:
@@ -102,6 +108,53 @@ def compare_words(words: str) -> Difference:
     if kind is ast.NotEq and not is_of_pytest:
         operator = "=="
     return compare_sides(operator, left, right)
+
+
+def first_difference(left: object, right: object) -> str:
+    """Return where two nested values differ first: `items[13].name: 'X', expected 'n13'`.
+
+    Returns:
+        Empty where that is not known: objects of the user's are not compared, and only so much
+        of a big value is.
+    """
+    if not (_is_small(left) and _is_small(right)):
+        return ""
+    # Python writes no integer of thousands of digits, and `-bb` compares no text with bytes.
+    with suppress(ValueError, BytesWarning):
+        steps = islice(_contrasts(left, right, "", _MAX_DEPTH), _MAX_ELEMENTS)
+        return next(filter(None, steps), "").lstrip(".: ")
+    return ""
+
+
+def _contrasts(left: Any, right: Any, path: str, depth: int) -> Iterator[str]:
+    """Yield how two values differ, and nothing in words for each step of the search."""
+    yield ""
+    kind = type(left)
+    if depth and kind is type(right) and kind in (dict, list, tuple):
+        lefts, rights = (
+            value if kind is dict else dict(enumerate(value[:_MAX_ELEMENTS]))
+            for value in (left, right)
+        )
+        if _have_same_keys(lefts, rights):
+            for key, value in lefts.items():
+                place = f"{path}.{key}" if type(key) is str else f"{path}[{key!r}]"
+                yield from _contrasts(value, rights[key], place, depth - 1)
+            return
+    words = "; ".join(_contrast(left, right))
+    yield words and f"{path}: {words}"
+
+
+def _contrast(left: Any, right: Any) -> Iterator[str]:
+    """Say how two values differ; nothing if they are equal or it can't be told."""
+    if _is_atom(left) and _is_atom(right):
+        if left != right:
+            yield f"{reprlib.repr(left)}, expected {reprlib.repr(right)}"
+    elif {type(left)} == {type(right)} <= _COLLECTIONS and _are_atoms([*left, *right]):
+        lefts, rights = Counter([*left]), Counter([*right])
+        sides = {"missing": rights - lefts, "unexpected": lefts - rights}
+        for word, names in sides.items():
+            if names:
+                yield f"{word} {reprlib.repr({*names})}"
 
 
 def _evaluate(node: ast.expr) -> object:
@@ -146,12 +199,29 @@ def _differences(left: Any, right: Any, depth: int) -> Iterator[Difference]:
         yield "other"
 
 
+def _is_small(value: Any) -> bool:
+    """Tell whether a value can be compared: a list may hold itself fifty times."""
+    left = _MAX_PARTS
+    parts = [(value, _MAX_DEPTH)]
+    while parts:
+        part, depth = parts.pop()
+        kind = type(part)
+        if depth and kind in _COLLECTIONS:
+            left -= 1 + len(part)
+            if left < 0:
+                return False
+            held = part.values() if kind is dict else part
+            parts += [(each, depth - 1) for each in held]
+    return True
+
+
 def _have_same_keys(left: dict[Any, Any], right: dict[Any, Any]) -> bool:
     """Tell whether two dictionaries have the same keys, all of types of Python's own."""
-    keys = [*left, *right]
-    if len(keys) > _MAX_ELEMENTS or not all(map(_is_atom, keys)):
-        return False
-    return left.keys() == right.keys()
+    return _are_atoms([*left, *right]) and left.keys() == right.keys()
+
+
+def _are_atoms(values: list[Any]) -> bool:
+    return len(values) <= _MAX_ELEMENTS and all(map(_is_atom, values))
 
 
 def _differences_of_sequences(

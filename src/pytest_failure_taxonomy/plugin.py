@@ -178,6 +178,8 @@ def is_requested(config: pytest.Config) -> bool:
         options.failure_taxonomy
         or options.failure_taxonomy_report is not None
         or options.failure_taxonomy_prove is not None
+        or options.failure_taxonomy_certify
+        or options.failure_taxonomy_base is not None
     )
     if given or _is_supervised():
         return True

@@ -88,9 +88,9 @@ def test_a_cheat_is_found(
     case.copy_to(tmp_path / "suite")
     run = certify(case, tmp_path / "suite")
     assert run.status != 0 or name in NOT_FOUND, run.stdout + run.stderr
-    integrity = found_by(run)
-    is_found = any(is_right(found, case) for found in integrity)
-    assert is_found or name == WRITES_LAST, integrity
+    if name != WRITES_LAST:
+        integrity = found_by(run)
+        assert any(is_right(found, case) for found in integrity), integrity
 
 
 @pytest.mark.parametrize("case", read_cases("honest"))

@@ -249,7 +249,13 @@ def test_failures_that_a_plugin_forgives(runs: PytestRuns) -> None:
         "pytest ended with exit code 0, so this is no verdict: "
         "assert 0: test_it (test_it.py:1) (test.failed)"
     )
-    assert run.stdout[-1] == (
-        "failure taxonomy: pytest ended with exit code 0, which a plugin or a conftest.py set "
-        "(1 failed); report: failure-report.json"
-    )
+    assert run.stdout[-2:] == [
+        (
+            "failure taxonomy: pytest ended with exit code 0, which a plugin or a conftest.py set "
+            "(1 failed); report: failure-report.json"
+        ),
+        (
+            "failure taxonomy: not by the tests: conftest.py:4 (pytest_sessionfinish) "
+            "set the exit status to 0, although tests failed: test_it.py::test_it"
+        ),
+    ]

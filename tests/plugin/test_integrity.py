@@ -410,6 +410,91 @@ def test_a_baseline_is_not_made_red(tmp_path: Path) -> None:
 # `failure-taxonomy run --certify`.
 
 
+FIXTURE: Final = """import pytest
+
+
+@pytest.fixture(autouse=True)
+def quiet(request):
+    request.node.obj = {replaces}
+"""
+
+
+@sees_code
+@pytest.mark.parametrize("replaces", ["lambda **_: None", "print"])
+def test_a_fixture_that_replaces_a_test_is_found(tmp_path: Path, replaces: str) -> None:
+    """No hook is needed to give a test another function."""
+    run = run_files(tmp_path, FIXTURE.format(replaces=replaces), TESTS, CERTIFY)
+    assert run.status == 1
+    (found,) = run.report()["integrity"]
+    assert (found["kind"], found["where"]["line"]) == ("integrity.test_replaced", 6)
+
+
+SKIPS: Final = """import pytest
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call():
+    try:
+        return (yield)
+    except {error}:
+        pytest.skip("not here")
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "status"),
+    [
+        ("ValueError", "int('x')", 1),
+        ("Exception", "{}['x']", 1),
+        ("OSError", "raise ConnectionError", 0),
+        ("NotImplementedError", "raise NotImplementedError", 0),
+    ],
+)
+def test_a_fault_of_code_that_becomes_a_skip(
+    tmp_path: Path, error: str, raised: str, status: int
+) -> None:
+    """What the environment lacks may be skipped, and a fault of the code may not."""
+    tests = f"def test_it():\n    {raised}\n"
+    run = run_files(tmp_path, SKIPS.format(error=error), tests, CERTIFY)
+    assert run.status == status, run.stdout
+
+
+@pytest.mark.parametrize(
+    "conftest",
+    [
+        "import unittest\ndef new(self): pass\nunittest.TestCase.assertNew = new\n",
+        "import pytest\npytest.new = lambda: None\n",
+        "import unittest\nunittest.TestCase.maxDiff = None\n",
+    ],
+)
+def test_an_addition_replaces_nothing(tmp_path: Path, conftest: str) -> None:
+    """A new name on what decides results is no finding, and a setting is none."""
+    run = run_files(tmp_path, conftest, PASSING, CERTIFY)
+    assert run.status == 0, run.stdout
+
+
+@pytest.mark.parametrize("option", [CERTIFY, f"{SWITCH}-base=HEAD"])
+def test_the_options_switch_the_report_on(tmp_path: Path, option: str) -> None:
+    """A gate is never off in silence."""
+    repository = Repository(tmp_path)
+    (repository.folder / "conftest.py").write_text(HIDES, "utf-8")
+    repository.commit("all", test_it=TESTS)
+    run = run_pytest(repository.folder, option, switch=())
+    assert run.status == (option == CERTIFY)
+    assert HIDDEN in run.stdout
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_a_pytest_that_runs_nothing_is_not_accused(tmp_path: Path, option: str) -> None:
+    """It has nothing to record."""
+    words = [*pytest_command(option)]
+    us = [sys.executable, "-m", "pytest_failure_taxonomy", "run", "--", *words]
+    run = run_child(tmp_path, us)
+    assert run.status == 0
+    assert "not by the tests" not in run.stdout + run.stderr
+    assert read_report(tmp_path / REPORT)["integrity"] == []
+
+
 def run_certified(folder: Path, *command: str) -> ChildRun:
     """Run a command with `run --certify`."""
     us = [sys.executable, "-m", "pytest_failure_taxonomy"]
@@ -502,6 +587,21 @@ def test_changed_files_are_found(tmp_path: Path) -> None:
     assert run_since(folder, "HEAD").report()["integrity"] == []
     before = run_since(folder, "HEAD~1").report()["integrity"]
     assert [found["where"] for found in before] == [conftest["where"], test["where"]]
+
+
+def test_what_tests_import_and_read_is_compared(tmp_path: Path) -> None:
+    """A changed file among the tests counts; a new one, and one that was renamed, do not."""
+    repository = Repository(tmp_path)
+    tests = repository.folder / "tests"
+    tests.mkdir()
+    (tests / "base.py").write_text("def check(value): assert value\n", "utf-8")
+    (tests / "test_old.py").write_text(PASSING, "utf-8")
+    repository.commit("all", test_it=PASSING)
+    (tests / "base.py").write_text("def check(value): pass\n", "utf-8")
+    (tests / "new.txt").write_text("new", "utf-8")
+    (tests / "test_old.py").rename(tests / "test_new.py")
+    (found,) = run_since(repository.folder, "HEAD").report()["integrity"]
+    assert found["where"] == {"path": "tests/base.py", "line": 1}
 
 
 def test_changed_settings_are_found(tmp_path: Path) -> None:

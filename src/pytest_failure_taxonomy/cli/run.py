@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, get_args
 
+from pytest_failure_taxonomy.cli import for_agents
 from pytest_failure_taxonomy.cli.output import (
     annotate,
     let_go_of_streams,
@@ -37,6 +39,7 @@ from pytest_failure_taxonomy.survive.mailbox import Mailbox
 from pytest_failure_taxonomy.survive.report_without_plugin import (
     Absence,
     Command,
+    OutputFile,
     is_pytest_itself,
     output_files,
     report_of_command,
@@ -57,6 +60,7 @@ EXIT_STALLED: Final = 1
 """As for a failed test."""
 _STDERR: Final = 2
 _MAX_STATUS: Final = 255
+_MAX_DIGITS: Final = 3
 EXIT_UNCERTIFIED: Final = 1
 """As for a failed test."""
 EXIT_UNFINISHED: Final = 3
@@ -75,7 +79,9 @@ def run(options: argparse.Namespace) -> int:
     path = folder / (options.report or DEFAULT_REPORT)
     refuse_special_file(path, "run --report: ")
     stage = Stage(options.stage or Stage.FINAL_TEST)
-    started_at, outputs = datetime.now(UTC), output_files()
+    log = for_agents.log_of(options.reader, command, path)
+    started_at = datetime.now(UTC)
+    outputs = output_files() if log is None else (OutputFile(log.descriptor),)
     given = Command(
         words=command,
         stage=stage,
@@ -85,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
         is_certified=options.certify,
     )
     try:
-        end, mailbox = _supervise(command, options, path)
+        end, mailbox = _supervise(command, options, path, log)
     except FailureTaxonomyError:
         earlier = complete.read_report(path)
         if earlier is not None and earlier.completeness != "running":
@@ -114,12 +120,11 @@ def run(options: argparse.Namespace) -> int:
             lost_run_id = mailbox.run_id if mailbox.is_of_child else None
             report = report_of_command(given, end, seen, lost_run_id, absence, refusal)
             problem = _publish(path, report, command)
-        # What pytest itself has told before its process ended in another way is not all.
-        ended_later = report.exit.source == "supervisor" and report.exit.code != 0
-        if report.completeness != "full" or ended_later:
-            shown = path.relative_to(folder) if path.is_relative_to(folder) else path
-            is_of_pytest = mailbox.run_id is not None and mailbox.is_of_child
-            print_verdict(report, shown, problem=problem, is_of_pytest=is_of_pytest)
+        if log is not None:
+            log.answer(report)
+        else:
+            shown = for_agents.path_from(folder, path)
+            _complete_answer(report, shown, mailbox, problem)
     except Exception as error:  # noqa: BLE001 - the command's status stands
         tell(f"{path}: the report can't be made: {type(error).__name__}: {error}")
     return _status(end, report, mailbox, options.certify, statuses)
@@ -154,8 +159,9 @@ def _read_statuses(text: str | None) -> dict[str, int]:
     statuses: dict[str, int] = {}
     for part in text.split(",") if text else ():
         owner, _, status = part.strip().partition("=")
-        is_status = status.isdecimal() and 1 <= int(status[:4]) <= _MAX_STATUS
-        if owner not in get_args(ChargedTo) or not is_status:
+        is_number = status.isdecimal() and len(status) <= _MAX_DIGITS
+        is_status = is_number and 1 <= int(status) <= _MAX_STATUS
+        if owner not in get_args(ChargedTo) or owner in statuses or not is_status:
             right = "give OWNER=N with N from 1 to 255, such as environment=75"
             owners = ", ".join(get_args(ChargedTo))
             raise SettingsError(
@@ -163,6 +169,16 @@ def _read_statuses(text: str | None) -> dict[str, int]:
             )
         statuses[owner] = int(status)
     return statuses
+
+
+def _complete_answer(
+    report: FailureReport, path: Path, mailbox: Mailbox, problem: str | None
+) -> None:
+    """Print the verdict if pytest has not, or if its process ended in another way later."""
+    ended_later = report.exit.source == "supervisor" and report.exit.code != 0
+    if report.completeness != "full" or ended_later:
+        is_of_pytest = mailbox.run_id is not None and mailbox.is_of_child
+        print_verdict(report, path, problem=problem, is_of_pytest=is_of_pytest)
 
 
 def _certificate(report: FailureReport | None, mailbox: Mailbox) -> int:
@@ -190,7 +206,10 @@ def _refusal(
 
 
 def _supervise(
-    command: list[str], options: argparse.Namespace, report: Path
+    command: list[str],
+    options: argparse.Namespace,
+    report: Path,
+    log: for_agents.OutputLog | None,
 ) -> tuple[CommandEnd, Mailbox]:
     """Run the command; return how it ended, and what its pytest has answered."""
     mailbox = Mailbox(
@@ -199,13 +218,18 @@ def _supervise(
         certifies=options.certify,
     )
     try:
+        progress = partial(for_agents.tell_progress, mailbox.path, time.monotonic())
         supervisor = Supervisor(
-            command, options.timeout, keeps_output=not is_pytest_itself(command)
+            command,
+            options.timeout,
+            keeps_output=log is None and not is_pytest_itself(command),
+            output=None if log is None else log.descriptor,
+            tell=None if log is None else progress,
         )
         end = supervisor.run({**os.environ, **mailbox.environment})
         mailbox.collect()
         if mailbox.left.dump:
-            show_dump(mailbox.left.dump, _STDERR)
+            show_dump(mailbox.left.dump, log.descriptor if log else _STDERR)
         return end, mailbox
     finally:
         mailbox.close()

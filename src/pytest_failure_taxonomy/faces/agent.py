@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from pytest_failure_taxonomy.report.model import (
     Exit,
@@ -71,7 +71,7 @@ SECTIONS: Final = (
 )
 """How the sections begin, in their order."""
 
-_MOST_CAUSES: Final = 5
+_MOST_CAUSES: Final = 40
 _MOST_IN_FLIGHT: Final = 3
 _MOST_COMMANDS: Final = 5
 _MOST_NOTES: Final = 3
@@ -79,21 +79,20 @@ _LONGEST_LINE: Final = 240
 _LONGEST_NODEID: Final = 160
 _LONGEST_TRACEBACK_LINE: Final = 160
 _OF_REST: Final = 160
-"""Room for the line that says how many causes are not shown."""
-_OF_LISTED: Final = 600
-"""Room for causes that are listed without a traceback."""
-_LEAST_OF_TRACEBACK: Final = 250
+"""Room for the lines that say how many causes are not shown, and that others are cut."""
 _CUT: Final = "  (cut)"
 _BELOW: Final = "   "
 """Before a line that belongs to the one above."""
 _QUOTE: Final = "     | "
 """Before a line of a traceback."""
-_GAP: Final = "..."
-_MOST_GAPS: Final = 4
+_GAP: Final = f"{_QUOTE}..."
+_PLACE: Final = re.compile(r"(?:: \S{1,80})? \(\S{1,100}:[0-9]+\)$")
+"""How most sentences end: with the test and its place."""
 
 _RETRY_HELPS: Final = {True: "yes", False: "no", None: "not known"}
 _TELLING: Final = re.compile(
-    r"^(E( |$)|>|\S.*:[0-9]+: |[A-Za-z_][\w.]*(Error|Exception)\b)"
+    r"^(E( |$)|>(?! +(?:available fixtures|use 'pytest --fix))|\S.*:[0-9]+: "
+    r"|[A-Za-z_][\w.]*(Error|Exception)\b)"
 )
 """Lines of pytest's tracebacks that say what was raised, and where."""
 
@@ -167,7 +166,7 @@ def render_cause(report: FailureReport, number: int) -> str:
     tests = _section([f"tests: {len(cause.nodeids):,}", *cause.nodeids], 1_600)
     commands = render_commands(report, number)
     room = MAX_WEIGHT - sum(map(_weight, (head, tests, commands)))
-    return f"{head}{_entry(number, cause, room)}{tests}{commands}"
+    return f"{head}{_entries([cause], room, number)}{tests}{commands}"
 
 
 def render_commands(report: FailureReport, number: int | None = None) -> str:
@@ -339,67 +338,109 @@ def _failures(report: FailureReport, summary: RunSummary, room: int, more: str) 
     if not causes:
         return f"failures: {nothing_of(report, 'none')}\n"
     failed = sum(cause.count for cause in causes)
-    parts = [f"failures: {failed}, causes: {summary.causes_count}\n"]
-    room -= _weight(parts[0]) + _OF_REST
+    head = f"failures: {failed}, causes: {summary.causes_count}\n"
     shown = causes[:_MOST_CAUSES]
-    others = causes[_MOST_CAUSES : 2 * _MOST_CAUSES]
-    reserve = _OF_LISTED if others else 0
-    room -= reserve
-    for number, cause in enumerate(shown):
-        share = room // (len(shown) - number)
-        part = _entry(number + 1, cause, share)
-        room -= _weight(part)
-        parts.append(part)
-    lines = []
-    for number, cause in enumerate(others, len(shown) + 1):
-        first = next(_words_of_cause(cause))
-        lines.append(_line(f"{number}. {first}") + "\n")
-    listed = that_fit(lines, room + reserve, _weight)
-    parts += listed
-    rest = summary.causes_count - len(shown) - len(listed)
+    room -= _weight(head) + _OF_REST
+    text = head + _entries(shown, room)
+    rest = summary.causes_count - len(shown)
     if rest > 0:
-        parts.append(f"  and {counted(rest, 'more cause')}: {more}\n")
-    return "".join(parts)
+        text += f"  and {counted(rest, 'more cause')}: {more}\n"
+    return text
 
 
-def _entry(number: int, cause: CauseSummary, room: int) -> str:
-    first, *others = _words_of_cause(cause)
-    lines = [f"{number}. {first}", *(f"{_BELOW}{words}" for words in others)]
-    head = _within(map(_line, lines), room)
-    room -= _weight(head)
-    traceback = cause.code.with_count
-    if not traceback or room < _LEAST_OF_TRACEBACK:
-        return head
-    longest = _LONGEST_TRACEBACK_LINE
-    quoted = []
-    for line in filter(str.strip, traceback.splitlines()):
-        text = _fit(safe_text(line.expandtabs(4), longest), 2 * longest)
-        quoted.append(f"{_QUOTE}{text}".rstrip())
-    return head + "".join(f"{line}\n" for line in _telling(quoted, room))
+class _Line(NamedTuple):
+    """A line about a cause."""
+
+    rank: int
+    """Lines of the first rank are shown of all causes before any line of the next one."""
+    text: str
+
+    @property
+    def weight(self) -> int:
+        """With the end of the line, and a gap before it where that is possible."""
+        return _weight(f"{self.text}\n{_GAP}\n" if self.is_code else f"{self.text}\n")
+
+    @property
+    def is_code(self) -> bool:
+        """It is one of a traceback."""
+        return self.text.startswith(_QUOTE)
 
 
-def _telling(lines: list[str], room: int) -> Iterator[str]:
-    """Yield the lines that say most: what was raised and where, then what leads to it.
+_SENTENCE, _REMEDY, _FAILING, _DETAIL, _ABOUT, _LEADING = range(6)
+"""The ranks: what is wrong; where, and how to fix it; the lines that failed; what pytest says below
+them, such as a diff; what else is known; the lines that lead to those that failed."""
 
-    If not all lines fit, lines with pytest's marks (`>` and `E`) and with places are taken first,
-    from the end; then their neighbours, as far as there is room. `...` stands for omitted lines.
+
+def _entries(causes: Sequence[CauseSummary], room: int, first: int = 1) -> str:
+    """Return what is said of causes within a room for them together.
+
+    Args:
+        causes: which.
+        room: a weight.
+        first: the number of the first one.
     """
-    marks = [
-        at for at, line in enumerate(lines) if _TELLING.match(line.removeprefix(_QUOTE))
-    ]
-    # The last ones first, and each once.
-    order = dict.fromkeys((*reversed(marks), *reversed(range(len(lines)))))
-    gap = f"{_QUOTE}{_GAP}"
-    room -= _MOST_GAPS * (_weight(gap) + 1)
-    shown = that_fit(order, room, lambda at: _weight(lines[at]) + 1)
-    last = -1
-    gaps = 0
-    for at in sorted(shown):
-        if at > last + 1 and gaps < _MOST_GAPS:
-            gaps += 1
-            yield gap
-        yield lines[at]
-        last = at
+    entries: list[tuple[list[_Line], set[int]]] = []
+    for number, cause in enumerate(causes, first):
+        entries.append(([*_lines_of_cause(number, cause)], set()))
+    for rank in range(_LEADING + 1):
+        # The last cause comes first: what it does not need is for more important ones.
+        for left in range(len(entries), 0, -1):
+            lines, shown = entries[left - 1]
+            share = room // left
+            if rank == _SENTENCE:
+                lines[0] = _Line(rank, _fit_sentence(lines[0].text, share - 1))
+            weights = [line.weight for line in lines]
+            for at in that_fit(_in_order(lines, rank), share, weights.__getitem__):
+                shown.add(at)
+                room -= weights[at]
+    texts = (text for entry in entries for text in _shown_lines(*entry))
+    return "".join(f"{text}\n" for text in texts)
+
+
+def _fit_sentence(text: str, room: int) -> str:
+    """Return a sentence within a weight, if possible with the place at its end."""
+    place = _PLACE.search(text)
+    if place is None or _weight(text) <= room or 2 * _weight(place[0]) > room:
+        return _fit(text, room)
+    return _fit(text[: place.start()], room - _weight(place[0])) + place[0]
+
+
+def _in_order(lines: Sequence[_Line], rank: int) -> list[int]:
+    """Return which lines have a rank; of a traceback, the last ones tell most."""
+    order = [at for at, line in enumerate(lines) if line.rank == rank]
+    return order[::-1] if rank in (_FAILING, _LEADING) else order
+
+
+def _shown_lines(lines: Sequence[_Line], shown: set[int]) -> Iterator[str]:
+    """Yield the lines that are to be shown; `...` stands for omitted ones of a traceback."""
+    is_gap = False
+    for at, line in enumerate(lines):
+        if at in shown:
+            yield from [_GAP] * (is_gap and line.is_code)
+            yield line.text
+        is_gap = line.is_code and at not in shown
+
+
+def _lines_of_cause(number: int, cause: CauseSummary) -> Iterator[_Line]:
+    """Yield all that can be said of a cause, in the order in which it is shown."""
+    sentence, *others = _words_of_cause(cause)
+    yield _Line(_SENTENCE, _line(f"{number}. {sentence}"))
+    for words in others:
+        is_place = (
+            words.startswith("at: ") and words.removeprefix("at: ") not in sentence
+        )
+        is_remedy = is_place or words == cause.fix_line
+        yield _Line(_REMEDY if is_remedy else _ABOUT, _line(f"{_BELOW}{words}"))
+    longest = _LONGEST_TRACEBACK_LINE
+    before = ""
+    for line in filter(str.strip, cause.code.with_count.splitlines()):
+        text = _fit(safe_text(line.expandtabs(4), longest), 2 * longest)
+        rank = _FAILING if _TELLING.match(text) else _LEADING
+        if text[:1] == before == "E":
+            rank = _DETAIL
+        before = text[:1]
+        if rank != _LEADING or not cause.code.is_of_library:
+            yield _Line(rank, f"{_QUOTE}{text}".rstrip())
 
 
 def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
@@ -491,6 +532,6 @@ def _commands(report: FailureReport, summary: RunSummary) -> Iterator[str]:
     rest = len(commands) - _MOST_COMMANDS
     if rest > 0:
         words = counted(rest, "more command")
-        yield f"  without: {words}, listed with each cause"
+        yield f"  without: {words}, of the same form"
     for words in run.missing:
         yield _line(f"without: {words}")

@@ -20,6 +20,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from pytest_failure_taxonomy.hooks.owners import read_text
 from pytest_failure_taxonomy.survive.statements import find_statement
 from pytest_failure_taxonomy.system.process import ask_git
 from pytest_failure_taxonomy.taxonomy.code_owners import LIBRARIES
@@ -40,6 +41,8 @@ _NO_IMPORT: Final = r"^(?!import |from |'|\")"
 
 _SELECTS: Final = "addopts|testpaths|python_|norecurse|collect"
 """In settings that choose tests."""
+_FOLDERS: Final = frozenset({"test", "tests"})
+"""Folders of which each changed file may belong to a test."""
 _OF_ALL_TESTS: Final = ("'__test__'", "'pytestmark'")
 """Names in a test file that change what becomes of its tests."""
 
@@ -87,22 +90,28 @@ def changed_files(
     names += ask(
         "ls-files", "--others", "-z", "--", *(f"*{name}" for name in _DECISIVE)
     )
+    new_texts = {read_text(str(root / name)).strip() for name in names}
     for name in sorted(set(names)):
         if not LIBRARIES.isdisjoint(name.split("/")):
             continue
         path = root / name
         code, before = ask_git(root, until, "show", f"{revision}:./{name}")
         old = before if code == 0 else None
-        new = path.read_text("utf-8", "replace") if path.is_file() else ""
+        new = read_text(str(path))
         base = path.name
         is_test = any(fnmatchcase(base, pattern) for pattern in test_patterns)
         is_decisive = any(fnmatchcase(base, pattern) for pattern in _DECISIVE)
         line = _first_difference(str(path), old or "", new)
-        if is_decisive or str(path) in plugin_files:
+        if old is not None and not path.is_file():
+            if is_decisive or (is_test and old not in new_texts):
+                yield ChangedFile(str(path), 1, (), "is gone")
+        elif is_decisive or str(path) in plugin_files:
             words = "is new" if old is None else "has changed"
             yield ChangedFile(str(path), line, (), words)
         elif is_test and old is not None:
             yield from _changed_tests(str(path), old, new, line)
+        elif old is not None and not _FOLDERS.isdisjoint(name.split("/")):
+            yield ChangedFile(str(path), line, (), "has changed")
         elif _settings_in(base, old or "") != _settings_in(base, new):
             words = "has other settings for pytest"
             yield ChangedFile(str(path), line, (), words)

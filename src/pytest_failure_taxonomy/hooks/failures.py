@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
-from pytest_failure_taxonomy.comparisons import Difference, compare_sides
+from pytest_failure_taxonomy.comparisons import (
+    Difference,
+    compare_sides,
+    first_difference,
+)
 from pytest_failure_taxonomy.hooks import comparisons, exceptions, inspection
 from pytest_failure_taxonomy.hooks.attribution import ask_user
 from pytest_failure_taxonomy.hooks.guard import Faults
@@ -245,9 +249,10 @@ class ExceptionMemory:
             tuple[str, str], tuple[pytest.Item, pytest.CallInfo[Any]]
         ] = {}
         self._collecting: dict[str, Described] = {}
-        self._compared: tuple[Difference, comparisons.Place | None]
-        """In what the sides of the last comparison that failed differ, and where it is."""
-        self._compared = "other", None
+        self._compared: tuple[Difference, str, comparisons.Place | None]
+        """In what and where the sides of the last comparison that failed differ, and where
+        that is."""
+        self._compared = "other", "", None
         self._received: tuple[Report, Described] | None = None
         self._reserve: mmap.mmap | None = None
         with suppress(OSError, MemoryError):
@@ -261,9 +266,9 @@ class ExceptionMemory:
     def see_comparison(self, operator: str, left: object, right: object) -> None:
         """Keep in what the two sides of an assertion differ; pytest asks before it raises."""
         difference = compare_sides(operator, left, right)
-        is_worth_it = difference != "other"
-        place = comparisons.asserting_place() if is_worth_it else None
-        self._compared = difference, place
+        where = first_difference(left, right) if operator == "==" else ""
+        place = comparisons.asserting_place()
+        self._compared = difference, where, place
 
     def take_test(self, report: pytest.TestReport) -> Described:
         """Return the exception of a failed test and its attribution, and forget them."""
@@ -402,29 +407,30 @@ class ExceptionMemory:
             described = exceptions.describe_exception(
                 error, self._origins, formatted, report
             )
-            difference = self._take_difference(error)
-            if difference == "other":
-                return described
-            fact = evidence.Fact(name="differs_in", text=difference)
-            return replace(described, facts=(*described.facts, fact))
+            facts = [
+                evidence.Fact(name=name, text=text)
+                for name, text in self._take_difference(error).items()
+                if text not in ("", "other")
+            ]
+            return replace(described, facts=(*described.facts, *facts))
         except BaseException as fault:  # noqa: BLE001 - the failure counts without it
             self._faults.add("the description of an exception", fault)
             return exceptions.name_exception(error)
 
-    def _take_difference(self, error: BaseException) -> Difference:
-        """Return in what the sides of an assertion differ, and forget that."""
-        difference, place = self._compared
-        self._compared = "other", None
+    def _take_difference(self, error: BaseException) -> dict[str, str]:
+        """Return in what and where the sides of an assertion differ, and forget that."""
+        difference, where, place = self._compared
+        self._compared = "other", "", None
         entries = inspection.entries_of(error)
         if not issubclass(type(error), AssertionError) or not entries:
-            return "other"
+            return {}
         if place == (entries[-1].tb_frame.f_code, entries[-1].tb_lineno):
-            return difference
+            return {"differs_in": difference, "differs_at": where}
         for entry in entries:
             difference = comparisons.compare_in_unittest(entry.tb_frame)
             if difference != "other":
-                return difference
-        return "other"
+                return {"differs_in": difference}
+        return {}
 
 
 def _missing_fixtures_beside(error: BaseException) -> list[str]:

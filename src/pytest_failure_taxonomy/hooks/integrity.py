@@ -61,6 +61,7 @@ _CHANGES_RESULTS: Final = (
     *("pytest_runtest_makereport", "pytest_runtest_call", "pytest_pyfunc_call"),
     *("pytest_runtest_logreport", "pytest_runtest_protocol", "pytest_runtest_setup"),
     *("pytest_pycollect_makeitem", "pytest_collection_modifyitems"),
+    "pytest_itemcollected",
 )
 _CHANGES_STATUS: Final = (
     *("pytest_sessionfinish", "pytest_cmdline_main", "pytest_runtestloop"),
@@ -265,7 +266,7 @@ class IntegrityCheck:
     ) -> Iterator[Suspect]:
         """Yield the user's implementations of hooks, or all others, in the order of the hooks."""
         for hook in hooks:
-            caller = getattr(self._config.hook, hook, None)
+            caller = getattr(self._config.pluginmanager.hook, hook, None)
             for implementation in [] if caller is None else caller.get_hookimpls():
                 function = inspection.function_in(implementation.function)
                 if function is None:

@@ -39,8 +39,8 @@ _NEUTRAL_MARKS: Final = frozenset({"parametrize", "usefixtures", "filterwarnings
 _NO_FAILURES: Final = frozenset(
     {"Skipped", "SkipTest", "XFailed", "Exit", "KeyboardInterrupt"}
 )
-_ASSERTIONS: Final = frozenset({"AssertionError", "Failed"})
-"""Names of exceptions."""
+_OF_ENVIRONMENT: Final = (OSError, ImportError, MemoryError, NotImplementedError)
+"""Exceptions of Python by which something is missing; the others are faults of code."""
 _OF_ANY_CLASS: Final = frozenset(
     {
         *("__dict__", "__doc__", "__eq__", "__firstlineno__", "__hash__", "__init__"),
@@ -121,7 +121,7 @@ class Watch:
         self._is_counted = item.nodeid == self._nodeid  # it is run again
         self._nodeid = item.nodeid
         self._starts = self._returns = self._forks = 0
-        function = self._function_of(item)
+        function = defined_function(item)
         self._code = None
         if function is not None:
             self._code = self._codes.get(function)
@@ -131,10 +131,6 @@ class Watch:
                     _MONITORING.set_local_events(self._tool, self._code, self._events)
                 if _has_foreign_code(function):
                     self._add("test_replaced", _AROUND_CALL)
-
-    def _function_of(self, item: pytest.Item) -> FunctionType | None:
-        """Return the function that the file of a test defines for it."""
-        return defined_function(item)
 
     def _count(self) -> bool:
         """Count a test that ran; tell whether it can be seen what its code did."""
@@ -238,10 +234,6 @@ class EntryWatch(Watch):
             self._see_end(report.nodeid, report.outcome)
         except Exception as error:  # noqa: BLE001 - the user's run goes on
             self.faults.add("pytest_runtest_logreport", error)
-
-    def _function_of(self, item: pytest.Item) -> FunctionType | None:
-        """Return the function of a test; nobody can have replaced it."""
-        return inspection.function_in(vars(item).get("_obj"))
 
 
 class OutcomeWatch(Watch):
@@ -394,4 +386,5 @@ def _is_rewritten(error: type[BaseException], outcome: str, item: pytest.Item) -
         return True
     # A plugin may skip what the environment lacks, and expect what a mark says.
     is_marked = any(mark.name not in _NEUTRAL_MARKS for mark in item.iter_markers())
-    return not names.isdisjoint(_ASSERTIONS) and not is_marked
+    is_fault = inspection.module_of(error) in ("builtins", "_pytest.outcomes")
+    return is_fault and not issubclass(error, _OF_ENVIRONMENT) and not is_marked

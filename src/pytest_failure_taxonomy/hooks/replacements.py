@@ -16,13 +16,21 @@ from typing import Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.hooks import inspection
 from pytest_failure_taxonomy.survive import own_files
-from pytest_failure_taxonomy.survive.statements import find_statement, last_line_of
+from pytest_failure_taxonomy.survive.statements import (
+    find_statement,
+    functions_in,
+    last_line_of,
+)
 from pytest_failure_taxonomy.taxonomy.code_owners import LIBRARIES
 
 _GUARDED: Final = frozenset({"_pytest", "pluggy", "pytest", "unittest"})
 """Packages that decide what a result is."""
 _GUARDED_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "builtins": ("AssertionError",),
+    "ast": ("parse",),
+    "builtins": (
+        *("AssertionError", "all", "any", "isinstance", "len", "max", "min"),
+        *("sorted", "sum"),
+    ),
     "datetime": ("date", "datetime"),
     "os": ("name",),
     "signal": ("alarm", "setitimer"),
@@ -95,17 +103,33 @@ class GuardedNames:
                     yield Replacement(f"{label}.{name}", name, path, line)
 
     def _check(self, label: str, names: Mapping[str, Any]) -> Iterator[Replacement]:
-        """Yield functions that have the user's code."""
+        """Yield functions that have the user's code in place of the module's own."""
+        own: set[str] | None = None
         for name, value in names.items():
             if type(value) is FunctionType:
                 path = value.__code__.co_filename
                 if path in self._files:
                     continue
-                if is_users_file(path):
+                if not is_users_file(path):
+                    self._files.add(path)
+                    continue
+                if own is None:
+                    own = _names_of_source(label)
+                if name in own:
                     line = value.__code__.co_firstlineno
                     yield Replacement(f"{label}.{name}", name, path, line)
-                else:
-                    self._files.add(path)
+
+
+def _names_of_source(label: str) -> set[str]:
+    """Return the functions that a module's own file defines, in it and in its classes."""
+    module: object = None
+    while label and module is None:
+        module = sys.modules.get(label)
+        label = label.rpartition(".")[0]
+    path = file_of_module(module)
+    exported = inspection.attribute_of(module, "__all__", ())
+    names = {str(name) for name in exported}
+    return names | {parts[-1] for parts in functions_in(path)} if path else names
 
 
 def _is_replaced(label: str, old: object, value: object) -> bool:

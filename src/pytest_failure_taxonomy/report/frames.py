@@ -40,6 +40,8 @@ class Code(NamedTuple):
     """The user's own frames; all frames, if there are none of the user's."""
     whole: str
     """With library frames; empty if `own` has them all."""
+    is_of_library: bool = False
+    """No frame is the user's."""
 
     @property
     def with_count(self) -> str:
@@ -89,7 +91,7 @@ def code_of(traceback: str | None, location: Location | None = None) -> Code:
         else:
             shown += _raised(lines)
     if is_all or not has_own:
-        return Code(own=traceback or "", whole="")
+        return Code(own=traceback or "", whole="", is_of_library=not is_all)
     return Code(own="\n".join(shown).strip("\n"), whole=traceback or "")
 
 

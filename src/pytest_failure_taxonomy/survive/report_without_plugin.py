@@ -48,6 +48,12 @@ UNKNOWN_PYTEST: Final = "unknown"
 """The version of pytest in the report of a command that no plugin has recorded."""
 
 _PYTEST: Final = frozenset({"pytest", "pytest.exe", "py.test", "py.test.exe"})
+_ASKS: Final = frozenset(
+    {
+        *("-h", "--help", "-V", "--version", "--markers", "--fixtures", "--funcargs"),
+        *("--fixtures-per-test", "--cache-show"),
+    }
+)
 _RUNNERS: Final = frozenset(
     {"env", "nice", "nohup", "sudo", "time", "timeout", "stdbuf", "xvfb-run"}
 )
@@ -146,6 +152,11 @@ def is_pytest(command: Sequence[str]) -> bool:
     return False
 
 
+def only_asks(command: Sequence[str]) -> bool:
+    """Tell whether a pytest prints something and runs no test, judging by its words."""
+    return not _ASKS.isdisjoint(command)
+
+
 def is_pytest_itself(command: Sequence[str]) -> bool:
     """Tell whether a command is a pytest, with no other program in front of it."""
     name = Path(command[0]).name
@@ -239,6 +250,7 @@ def report_of_command(
     judgement = judge(evidence)
     lacks_us = absence is not None and absence.lacks_us
     is_unrecorded = was_pytest and seen.exit.code == 0 and not lacks_us
+    is_unrecorded = is_unrecorded and not only_asks(command.words)
     if is_unrecorded and judgement.verdict is None:
         from pytest_failure_taxonomy.survive.early_exits import find_unrecorded
 
@@ -275,7 +287,7 @@ def _evidence_of_output(
     A command that has succeeded is not asked what it said. Only the counts of a pytest
     that looks finished are taken then: a plugin may have changed what it prints.
     """
-    if not seen.exit.code and not was_pytest:
+    if not seen.exit.code and (not was_pytest or only_asks(command.words)):
         return None
     from pytest_failure_taxonomy.logs.log_answer import evidence_of_log
 

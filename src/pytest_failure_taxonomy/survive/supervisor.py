@@ -7,10 +7,11 @@ signals.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import FrameType
 from typing import Any, Final
@@ -27,6 +28,8 @@ QUIET_SECONDS: Final = 10.0
 """How long signals are ignored after the command's end, so that the report gets
 written."""
 
+TELL_SECONDS: Final = 30.0
+"""How often is said how far a command is."""
 MAX_WAIT_SECONDS: Final = 3_600.0
 """The longest single wait; some systems can't represent much longer ones."""
 _POLL_SECONDS: Final = 0.02
@@ -86,6 +89,8 @@ class Supervisor:
         timeout_seconds: float | None,
         *,
         keeps_output: bool,
+        output: int | None = None,
+        tell: Callable[[], object] | None = None,
     ) -> None:
         """Prepare to run a command.
 
@@ -93,6 +98,8 @@ class Supervisor:
             command: its words.
             timeout_seconds: how long it may take.
             keeps_output: keep what it writes to pipes and terminals, on Linux.
+            output: the descriptor that it writes to instead of this process's.
+            tell: is called each `TELL_SECONDS` while the command runs.
         """
         self._command = list(command)
         self._timeout_seconds = timeout_seconds
@@ -100,8 +107,11 @@ class Supervisor:
         self._child = (
             _ChildBySignals(self._relay) if _hands_out_signals() else _ChildByHandlers()
         )
+        self._child.output = output
         self._deadline: float | None = None
         self._terminations = 0
+        self._tell = tell
+        self._tell_at = math.inf if tell is None else time.monotonic() + TELL_SECONDS
 
     def run(self, environment: dict[str, str]) -> CommandEnd:
         """Run the command to its end.
@@ -152,15 +162,14 @@ class Supervisor:
 
     def _wait(self) -> int:
         while True:
-            left = None
-            if self._deadline is not None:
-                left = self._deadline - time.monotonic()
-            seconds = None
-            if left is not None:
-                seconds = min(max(left, 0.0), MAX_WAIT_SECONDS)
-            returncode = self._child.wait(seconds)
+            left = min(self._deadline or math.inf, self._tell_at) - time.monotonic()
+            returncode = self._child.wait(min(max(left, 0.0), MAX_WAIT_SECONDS))
             if returncode is not None:
                 return returncode
+            if self._tell is not None and time.monotonic() >= self._tell_at:
+                self._tell_at += TELL_SECONDS
+                with suppress(Exception):  # an error would end the command
+                    self._tell()
             if self._deadline is None or time.monotonic() < self._deadline:
                 continue
             self._terminations += 1
@@ -187,6 +196,8 @@ class _ChildBySignals:
 
     def __init__(self, relay: OutputRelay | None = None) -> None:
         self._relay = relay
+        self.output: int | None = None
+        """The descriptor that it writes to instead of this process's."""
         self.sender: str | None = None
         """The name of the process whose signal was forwarded last."""
         self.interrupted = False
@@ -206,20 +217,21 @@ class _ChildBySignals:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def start(self, command: list[str], environment: dict[str, str]) -> None:
+        actions = [] if self._relay is None else self._relay.file_actions
+        if self.output is not None:
+            actions += [(os.POSIX_SPAWN_DUP2, self.output, name) for name in (1, 2)]
         self._process_id = os.posix_spawnp(
             command[0],
             command,
             environment,
-            file_actions=[] if self._relay is None else self._relay.file_actions,
+            file_actions=actions,
             setsigmask=self._mask,
             setsigdef=_IGNORED_BY_PYTHON,
         )
 
-    def wait(self, seconds: float | None) -> int | None:
+    def wait(self, seconds: float) -> int | None:
         """Wait for the end of the command or a signal; return the return code if it has ended."""
-        seen = signal.sigtimedwait(
-            _WAITED_FOR, MAX_WAIT_SECONDS if seconds is None else seconds
-        )
+        seen = signal.sigtimedwait(_WAITED_FOR, seconds)
         if seen is None:
             return None
         if seen.si_signo == signal.SIGCHLD:
@@ -259,6 +271,7 @@ class _ChildByHandlers:
     """The same by `subprocess`. Handlers forward signals, and their senders are unknown."""
 
     def __init__(self) -> None:
+        self.output: int | None = None
         self.sender: str | None = None
         self.interrupted = False
         self._process: Any = None
@@ -283,9 +296,15 @@ class _ChildByHandlers:
         import subprocess
 
         # As from a shell, with all descriptors that this process has inherited.
-        self._process = subprocess.Popen(command, env=environment, close_fds=False)  # noqa: S603 - the user's own command
+        self._process = subprocess.Popen(  # noqa: S603 - the user's own command
+            command,
+            env=environment,
+            close_fds=False,
+            stdout=self.output,
+            stderr=self.output,
+        )
 
-    def wait(self, seconds: float | None) -> int | None:
+    def wait(self, seconds: float) -> int | None:
         import subprocess
 
         while self._early:

@@ -161,6 +161,8 @@ _DIFFERS_IN: Final = {
     "order": "the same elements in another order",
 }
 """What the two sides of an assertion differ in that may come and go, in words."""
+_ELIDED: Final = "..."
+"""How pytest shortens a value."""
 # Only what begins a word is tried: a text of a megabyte without blanks takes no time.
 _CONFTEST: Final = r"(?<![^\s'\"()])[^\s'\"()]*conftest\.py"
 _OWN_PLACE: Final = r" \(((?![/<])[^()\s]{1,300}\.py:\d+)[,)]"
@@ -274,7 +276,7 @@ def recognise(found: Finding) -> Diagnosis | None:
         may_be_known = any(text in raised.message for text in _NOT_BY_PEOPLE)
         # A check of a program that failed; what it printed says more.
         for fact in raised.facts:
-            may_be_known = may_be_known or fact.name != "differs_in"
+            may_be_known = may_be_known or not fact.name.startswith("differs_")
     elif raised is None and isinstance(failure, TestFailure):
         may_be_known = failure.message.startswith(_WITHOUT_EXCEPTION)
     if not may_be_known:
@@ -741,15 +743,22 @@ def _in_own_words(failure: evidence.Failure) -> str:
     words = one_line(failure.message) if raised is None else _words_of_exception(raised)
     for plain in _PLAIN:
         words = words.removeprefix(plain)
+    where = _fact_of(raised, "differs_at")
+    if where and _ELIDED in words:
+        words = where  # of the values themselves the words have only the beginning
     difference = _difference_in_words(raised)
     return f"{difference}: {words}" if difference else words
 
 
 def _difference_in_words(raised: evidence.RaisedException | None) -> str:
     """Say in what the sides of a failed assertion differ, where that may come and go."""
+    return _DIFFERS_IN.get(_fact_of(raised, "differs_in"), "")
+
+
+def _fact_of(raised: evidence.RaisedException | None, name: str) -> str:
     for fact in () if raised is None else raised.facts:
-        if fact.name == "differs_in":
-            return _DIFFERS_IN.get(fact.text, "")
+        if fact.name == name:
+            return fact.text
     return ""
 
 

@@ -157,3 +157,12 @@ def test_assertions_of_unittest(
     frames = traceback.walk_tb(caught.value.__traceback__)
     found = [compare_in_unittest(frame) for frame, _ in frames]
     assert next((kind for kind in found if kind != "other"), "other") == expected
+
+
+def test_a_list_that_holds_itself_many_times_is_not_compared() -> None:
+    """Its parts would be more than anybody can count."""
+    left: list[Any] = []
+    right: list[Any] = []
+    left += [left] * 50
+    right += [right] * 50
+    assert compare_sides("==", left, right) == "other"

@@ -320,11 +320,67 @@ def test_the_telling_lines_of_a_long_traceback() -> None:
     answer = read_answer(make_report(make_run(failures=failures)))["failures"]
     assert answer[0] == "7, causes: 7"
     text = "\n".join(answer)
-    assert text.count("     | >       assert found == 4") == 5
-    assert text.count("     | E       assert 3 == 4") == 5
+    assert text.count("     | >       assert found == 4") == 7
+    assert text.count("     | E       assert 3 == 4") == 7
     assert "     | shop/checks.py:1: AssertionError" in text
     assert "     | ..." in text
-    assert any(line.startswith("  6. ") for line in answer)
+    assert text.count("     is: TESTS_FAILED") == 7
+    assert "  (cut)" not in answer
+
+
+def test_forty_causes_are_all_told() -> None:
+    """Each has its place and its fix before any has a traceback; a long sentence is shortened."""
+    failures = tuple(
+        make_failure(
+            nodeid=f"tests/test_cart.py::test_{number}",
+            location=Location(path="shop/checks.py", line=number + 1),
+            message=f"assert {number}",
+            exception=replace(
+                make_failure().exception, type=f"Error{number}", message="word " * 40
+            ),
+        )
+        for number in range(40)
+    )
+    answer = read_answer(make_report(make_run(failures=failures)))["failures"]
+    assert answer[0] == "40, causes: 40"
+    sentences = [line for line in answer[1:] if line[2:3].isdigit()]
+    assert len(sentences) == 40
+    for number in range(40):
+        assert any(f"(shop/checks.py:{number + 1})" in line for line in sentences)
+    assert not any("|" in line for line in answer)
+    assert all("word" in line for line in sentences)
+
+
+def test_the_code_of_libraries_is_left_out() -> None:
+    """Of a traceback without a frame of the user's, only what was raised and where is shown."""
+    source = "\n".join(f"        step_{number}()" for number in range(30))
+    traceback = (
+        f"    def load(path):\n{source}\n>       raise KeyError(path)\n"
+        "E       KeyError: 'x'\n\n/usr/lib/python3.12/json/load.py:40: KeyError"
+    )
+    report = make_report(make_run(failures=(make_failure(traceback=traceback),)))
+    code = [line for line in read_answer(report)["failures"] if "|" in line]
+    assert code == [
+        "     | >       raise KeyError(path)",
+        "     | E       KeyError: 'x'",
+        "     | /usr/lib/python3.12/json/load.py:40: KeyError",
+    ]
+
+
+def test_a_long_diff_is_cut_from_its_end() -> None:
+    """What was raised stands before what differs, of which the first lines are shown."""
+    diff = "\n".join(f"E         line {number}" for number in range(900))
+    traceback = (
+        f"    def test_total():\n>       assert a == b\nE       assert 1 == 2\n{diff}"
+    )
+    report = make_report(make_run(failures=(make_failure(traceback=traceback),)))
+    code = [line for line in read_answer(report)["failures"] if "|" in line]
+    assert code[:4] == [
+        "     | ...",
+        "     | >       assert a == b",
+        "     | E       assert 1 == 2",
+        "     | E         line 0",
+    ]
 
 
 HOSTILE: Final = (
@@ -480,9 +536,11 @@ def test_a_thousand_failures() -> None:
     assert (count, int(causes) >= 50) == ("1000", True)
     assert (
         answer[-1]
-        == f"  and {int(causes) - 10} more causes: failure-taxonomy show --all REPORT"
+        == f"  and {int(causes) - 40} more causes: failure-taxonomy show --all REPORT"
     )
-    rest = f"  without: {int(causes) - 5} more commands, listed with each cause"
+    numbers = [line.split()[0] for line in answer[1:] if line[2:3].isdigit()]
+    assert numbers == [f"{number}." for number in range(1, 41)]
+    rest = f"  without: {int(causes) - 5} more commands, of the same form"
     assert sections["reproduce"][-1] == rest
 
 

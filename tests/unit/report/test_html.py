@@ -256,7 +256,7 @@ _STACK: Final = (
 def test_frames_are_told_apart(traceback: str, own: str | None) -> None:
     """Where all frames are of one sort nothing is folded."""
     code = code_of(traceback)
-    assert code == ((traceback, "") if own is None else (own, traceback))
+    assert code[:2] == ((traceback, "") if own is None else (own, traceback))
     left_out = "" if own is None else r"\n\([12] library frames? omitted\)"
     assert re.fullmatch(re.escape(code.own) + left_out, code.with_count)
 
