@@ -161,11 +161,11 @@ _ROWS = (
     Option("shard", "text", "Which part of the suite this run is, such as 2/4", metavar="I/N",
            right="one such as 2/4",
            default="as set by pytest-split, pytest-shard or the CI system"),
-    Option("certify", "flag", "Fail the run if anything but the code of the tests made a result: "
-           "a hook that hides failures, tests that were lost, a replaced pytest"),
-    Option("base", "text", "Say which files that decide results differ from those of the commit "
-           "REV: tests, conftest files, plugins and pytest's settings", metavar="REV",
-           right="a commit of the repository such as origin/main"),
+    Option("certify", "flag", "Fail the run if anything but the code of the tests made a result, "
+           "such as a hook that hides failures; switches the report on"),
+    Option("base", "text", "Say which files that decide results differ from REV's: tests and files "
+           "among them, conftest files, plugins, pytest's settings; switches the report on",
+           metavar="REV", right="a commit of the repository such as origin/main"),
     Option("subtask", "text", "The subtask that this run attempts; switches the history on, to "
            "record the attempt", metavar="ID"),
     Option("approach", "text", "What this attempt tries, in a few words", metavar="TEXT"),

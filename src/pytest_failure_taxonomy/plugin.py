@@ -185,11 +185,10 @@ def is_requested(config: pytest.Config) -> bool:
         return True
     try:
         switch = config.getini("failure_taxonomy")
-        return (
-            bool(config.getini("failure_taxonomy_report"))
-            if switch is None
-            else bool(switch)
-        )
+        if switch is not None:
+            return bool(switch)
+        values = ("report", "certify", "base")
+        return any(config.getini(f"failure_taxonomy_{value}") for value in values)
     except (TypeError, ValueError, pytest.UsageError):
         return True  # the settings report what is wrong with the value
 

@@ -322,8 +322,11 @@ def judge_worker(worker: evidence.WorkerEnd) -> Finding:
         doing = f"it ran {worker.crashed_on}"
     if doing:
         doing = f" while {doing}"
-    how = "process.killed" if worker.signal == "SIGKILL" else "process.exited"
-    if how == "process.killed" or worker.exit_code is not None:
+    how = "process.exited"
+    if worker.signal == "SIGKILL":
+        is_oom = worker.out_of_memory or worker.oom_kill is not None
+        how = "process.oom" if is_oom else "process.killed"
+    if how in KILLED_BY or worker.exit_code is not None:
         left = _words_of_changes(how, worker.changes)
         doing += left and f"; {left}"
     kind = "worker.crashed"

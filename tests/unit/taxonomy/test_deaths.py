@@ -98,13 +98,25 @@ def told(finding: Finding) -> tuple[str, str]:
 
 
 BEFORE: Final = (
-    Change(nodeid="a", what="memory", detail="+700 MiB", number=700),
-    Change(nodeid="b", what="memory", detail="+80 MiB", number=80),
+    Change(nodeid="a", what="memory", detail="+700 MiB", number=700 * 1024**2),
+    Change(nodeid="b", what="memory", detail="+80 MiB", number=80 * 1024**2),
     Change(nodeid="c", what="thread", detail="ended", number=1, is_over=True),
     Change(nodeid="d", what="thread", detail="server", number=2),
     Change(nodeid="e", what="child", detail="sleep", number=3),
 )
 """What tests did before."""
+
+
+def test_little_memory_is_named_only_with_evidence() -> None:
+    """A SIGKILL may have any reason; the OOM killer has one."""
+    seen = end(137, "SIGKILL")
+    judged = judge(make_run(exit=seen, finished=False, changes=BEFORE[1:]))
+    assert judged.verdict is not None
+    assert "+80 MiB" not in judged.verdict.message
+    seen = end(137, "SIGKILL", out_of_memory=True)
+    judged = judge(make_run(exit=seen, finished=False, changes=BEFORE[1:]))
+    assert judged.verdict is not None
+    assert judged.verdict.message.endswith("b: +80 MiB")
 
 
 @pytest.mark.parametrize(
