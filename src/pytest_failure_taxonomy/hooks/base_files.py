@@ -90,42 +90,72 @@ def changed_files(
     names += ask(
         "ls-files", "--others", "-z", "--", *(f"*{name}" for name in _DECISIVE)
     )
-    new_texts = {read_text(str(root / name)).strip() for name in names}
-    for name in sorted(set(names)):
-        if not LIBRARIES.isdisjoint(name.split("/")):
-            continue
+    names = [
+        name for name in sorted(set(names)) if LIBRARIES.isdisjoint(name.split("/"))
+    ]
+    tests = {name for name in names if _matches(name, test_patterns)}
+    new_tests = {read_text(str(root / name)).strip() for name in tests}
+    for name in names:
         path = root / name
-        code, before = ask_git(root, until, "show", f"{revision}:./{name}")
-        old = before if code == 0 else None
-        new = read_text(str(path))
-        base = path.name
-        is_test = any(fnmatchcase(base, pattern) for pattern in test_patterns)
-        is_decisive = any(fnmatchcase(base, pattern) for pattern in _DECISIVE)
-        line = _first_difference(str(path), old or "", new)
-        if old is not None and not path.is_file():
-            if is_decisive or (is_test and old not in new_texts):
-                yield ChangedFile(str(path), 1, (), "is gone")
-        elif is_decisive or str(path) in plugin_files:
-            words = "is new" if old is None else "has changed"
-            yield ChangedFile(str(path), line, (), words)
-        elif is_test and old is not None:
-            yield from _changed_tests(str(path), old, new, line)
-        elif old is not None and not _FOLDERS.isdisjoint(name.split("/")):
-            yield ChangedFile(str(path), line, (), "has changed")
-        elif _settings_in(base, old or "") != _settings_in(base, new):
-            words = "has other settings for pytest"
-            yield ChangedFile(str(path), line, (), words)
+        is_decisive = _matches(name, _DECISIVE) or str(path) in plugin_files
+        is_of_tests = name in tests or not _FOLDERS.isdisjoint(name.split("/")[:-1])
+        if not (is_decisive or is_of_tests or _holds_settings(path.name)):
+            continue
+        code, text = ask_git(root, until, "show", f"{revision}:./{name}")
+        if code < 0:  # it takes too long, and what is not known is no finding
+            return
+        old = text if code == 0 else None
+        if is_decisive:
+            yield from _changed_code(path, old)
+        elif old is None and is_of_tests:
+            continue  # new tests, and what they read, are no change
+        elif name in tests and path.is_file():
+            yield from _changed_tests(path, old or "")
+        elif is_of_tests and old not in new_tests:
+            yield from _changed_code(path, old)
+        elif _holds_settings(path.name):
+            yield from _changed_settings(path, old or "")
 
 
-def _changed_tests(path: str, old: str, new: str, line: int) -> Iterator[ChangedFile]:
+def _changed_code(path: Path, old: str | None) -> Iterator[ChangedFile]:
+    """Yield a file of which any change counts."""
+    words = "has changed"
+    if old is None:
+        words = "is new"
+    elif not path.is_file():
+        words = "is gone"
+    line = _first_difference(str(path), old or "", read_text(str(path)))
+    yield ChangedFile(str(path), line, (), words)
+
+
+def _changed_settings(path: Path, old: str) -> Iterator[ChangedFile]:
+    """Yield a configuration file that has other settings of pytest's."""
+    new = read_text(str(path))
+    if _settings_in(path.name, old) != _settings_in(path.name, new):
+        line = _first_difference(str(path), old, new)
+        yield ChangedFile(str(path), line, (), "has other settings for pytest")
+
+
+def _matches(name: str, patterns: Collection[str]) -> bool:
+    base = name.rpartition("/")[2]
+    return any(fnmatchcase(base, pattern) for pattern in patterns)
+
+
+def _holds_settings(base: str) -> bool:
+    return base in _SECTIONS or base in _TOML
+
+
+def _changed_tests(path: Path, old: str) -> Iterator[ChangedFile]:
     """Yield what differs in a test file, apart from tests that were added."""
+    new = read_text(str(path))
     before, rest_before = _functions_of(old)
     now, rest_now = _functions_of(new)
     changed = tuple(test for test in before if now.get(test) != before[test])
     added = rest_now - rest_before
     hides = any(name in statement for statement in added for name in _OF_ALL_TESTS)
     if changed or hides or rest_before - rest_now:
-        yield ChangedFile(path, line, changed, "has changed")
+        line = _first_difference(str(path), old, new)
+        yield ChangedFile(str(path), line, changed, "has changed")
 
 
 def _functions_of(source: str) -> tuple[dict[tuple[str, ...], str], set[str]]:
@@ -171,9 +201,7 @@ def _first_difference(path: str, old: str, new: str) -> int:
 
 
 def _settings_in(name: str, text: str) -> Any:
-    """Return pytest's settings in a configuration file; `None` for another file."""
-    if name not in _TOML and name not in _SECTIONS:
-        return None
+    """Return pytest's settings in a configuration file; its text if it can't be read."""
     if name in _TOML:
         import tomllib
 
