@@ -1,8 +1,8 @@
 """Compare the files that decide results with those of an earlier commit.
 
 New tests are no change. What counts is a test that differs from that of the commit, and
-any difference in what can change the result of a test: conftest files, plugins, pytest's
-settings, and what Python runs when it starts.
+any difference in what can change the result of a test: conftest files, plugins,
+pytest's settings, and what Python runs when it starts.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _changed_tests(path: Path, old: str) -> Iterator[ChangedFile]:
 
 
 def _functions_of(source: str) -> tuple[dict[tuple[str, ...], str], set[str]]:
-    """Return the functions of a source, and its other statements, as their syntax trees."""
+    """Return the functions and the other statements of a source, as syntax trees."""
     functions: dict[tuple[str, ...], str] = {}
     rest: set[str] = set()
     with suppress(SyntaxError, ValueError, RecursionError):
@@ -201,7 +201,7 @@ def _first_difference(path: str, old: str, new: str) -> int:
 
 
 def _settings_in(name: str, text: str) -> Any:
-    """Return pytest's settings in a configuration file; its text if it can't be read."""
+    """Return pytest's settings in a file; its whole text if it can't be read."""
     if name in _TOML:
         import tomllib
 

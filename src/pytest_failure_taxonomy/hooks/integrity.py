@@ -230,7 +230,7 @@ class IntegrityCheck:
         """Return all findings, and how many test functions were entered.
 
         Args:
-            run: all that was seen of it; `None` on a worker, which does not end the run.
+            run: all that was seen of it; `None` on a worker, which ends no run.
         """
         self._look_at_removed()
         manager = self._config.pluginmanager
@@ -264,7 +264,7 @@ class IntegrityCheck:
     def _suspects(
         self, hooks: Iterable[str], *, of_user: bool = True
     ) -> Iterator[Suspect]:
-        """Yield the user's implementations of hooks, or all others, in the order of the hooks."""
+        """Yield the user's implementations of hooks, or those of all others."""
         for hook in hooks:
             caller = getattr(self._config.pluginmanager.hook, hook, None)
             for implementation in [] if caller is None else caller.get_hookimpls():
@@ -277,7 +277,7 @@ class IntegrityCheck:
                     yield Suspect(hook, str(path), (line, last))
 
     def _plugin_files(self) -> list[str]:
-        """Return the files of the user's plugins, those near the root directory first."""
+        """Return the files of the user's plugins, those near the root first."""
         modules = [
             plugin
             if type(plugin) is ModuleType
@@ -404,7 +404,7 @@ class IntegrityCheck:
                     self._add("code_replaced", (), "sys.modules", place, words)
 
     def _place_of_replacement(self, replacement: Replacement) -> Place | None:
-        """Return the statement that replaced something; `None` if a test may have done it."""
+        """Return the statement that replaced it; `None` if a test may have done that."""
         name = replacement.attribute
         assigns = (
             rf"\.{name}\b[^=]*(?<![=!<>])=(?!=)|setattr\w*\(.*['\"]{name}['\"]",
@@ -418,7 +418,7 @@ class IntegrityCheck:
     # What was collected.
 
     def _look_at_module(self, module: pytest.Module) -> None:
-        """Look whether the assertions of a test file count, and its functions are tests."""
+        """Look whether assertions of a test file count, and its functions are tests."""
         if inspection.module_of(type(module)) == "_pytest.doctest":
             return
         names = inspection.own_names_of(inspection.attribute_of(module, "_obj"))
@@ -462,7 +462,7 @@ class IntegrityCheck:
     def _look_for_uncollected(
         self, module: pytest.Module, names: Mapping[str, Any]
     ) -> None:
-        """Look for functions in a test file that would be tests if nobody had hidden them."""
+        """Look for functions that would be tests if nobody had hidden them."""
         path = str(module.path)
         is_chosen = any(
             arg.startswith(f"{module.nodeid}::") for arg in self._config.args
@@ -494,7 +494,7 @@ class IntegrityCheck:
                 self._add_lost(lost)
 
     def _is_sharded(self) -> bool:
-        """Tell whether an installed plugin removes tests, as pytest-shard does, and nobody else."""
+        """Tell whether only an installed plugin removes tests, as pytest-shard does."""
         if self._statement_of_plugins(_REMOVES[:1]) is not None:
             return False
         hooks = ("pytest_collection_modifyitems",)

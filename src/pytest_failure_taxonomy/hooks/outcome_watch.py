@@ -1,4 +1,4 @@
-"""Follow single tests: what each raised, whether its code was entered, and how it counts.
+"""Follow single tests: what each raised, whether it was entered, how it counts.
 
 Which code runs is seen by `sys.monitoring` (Python 3.12): two events of the test's own
 code object, its start and its return, that cost nothing elsewhere. A function that
@@ -69,7 +69,7 @@ class Watch:
         """
         self.faults = faults
         self.changed: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-        """Tests whose results were changed, by kind and the hooks that can have done it."""
+        """Tests whose results were changed, by kind and the hooks that can do it."""
         self.placed: dict[tuple[str, tuple[str, int], str], list[str]] = {}
         """Tests whose result the project's own code made, by kind, place and words."""
         self._equal = equal
@@ -82,7 +82,7 @@ class Watch:
         self._code: CodeType | None = None
         """Of the function that the file of the test defines."""
         self._codes: dict[FunctionType, CodeType] = {}
-        """The code of the functions that are followed, as it was when they were first called."""
+        """The code of the functions that are followed, as it was at the first call."""
         self._starts = self._returns = self._forks = 0
         self._is_counted = False
         self._tool = _claim_tool()
@@ -143,7 +143,7 @@ class Watch:
         return self._calls_tests
 
     def _see_end(self, nodeid: str, outcome: str) -> bool:
-        """Compare an end with what the code did; tell whether it is a pass of other code."""
+        """Compare an end with what the code did; tell whether other code passed."""
         if self._nodeid != nodeid or not (outcome == "passed" or self._starts):
             return False  # a unittest that is skipped starts nothing
         if not self._count() or outcome != "passed":
@@ -157,7 +157,7 @@ class Watch:
     def _see_raised(
         self, item: pytest.Item, raised: pytest.ExceptionInfo[BaseException]
     ) -> None:
-        """Count a test that raised, and see whether the code that it tests has skipped it."""
+        """Count a test that raised, and see whether the tested code has skipped it."""
         self._count()
         if not issubclass(raised.type, _SKIPS):
             return
@@ -227,7 +227,7 @@ class EntryWatch(Watch):
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """See how a test ended: a report is made of each subtest, too, while it runs."""
+        """See how a test ended; each of its subtests has a report, too."""
         if report.when != "call" or hasattr(report, "context"):
             return
         try:
@@ -339,7 +339,7 @@ def _claim_tool() -> int | None:
 
 
 def defined_function(item: pytest.Item) -> FunctionType | None:
-    """Return the function that a file defines for a test, without what a hook put around it.
+    """Return the function that a file defines for a test, past what a hook put around it.
 
     It is looked for by its name: a hook may have given the test another function.
     """

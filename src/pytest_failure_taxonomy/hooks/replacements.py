@@ -1,4 +1,4 @@
-"""Find what was replaced of the code that decides results: pytest's, pluggy's, unittest's.
+"""Find what was replaced of pytest, pluggy and unittest, which decide results.
 
 What these modules and their classes have is kept at the start and compared later. A
 function whose code is the user's is found even if it was there at the start: a
@@ -88,7 +88,7 @@ class GuardedNames:
         """Files that are not the user's."""
 
     def replacements(self) -> Iterator[Replacement]:
-        """Yield what has been replaced since, and once what had the user's code then."""
+        """Yield what was replaced since, and once what had the user's code then."""
         for label, holder, names in _guarded_now():
             before = self._before.setdefault(id(holder), names)
             if id(holder) not in self._checked:
@@ -121,7 +121,7 @@ class GuardedNames:
 
 
 def _names_of_source(label: str) -> set[str]:
-    """Return the functions that a module's own file defines, in it and in its classes."""
+    """Return the functions that a module's own file defines, those of classes too."""
     module: object = None
     while label and module is None:
         module = sys.modules.get(label)
@@ -133,7 +133,7 @@ def _names_of_source(label: str) -> set[str]:
 
 
 def _is_replaced(label: str, old: object, value: object) -> bool:
-    """Tell whether a new value counts: no setting, and no new name but an attribute's."""
+    """Tell whether a new value counts: no setting, no new name but a property's."""
     if old is _MISSING:
         return type(value) is property
     return label in _GUARDED_NAMES or type(old) not in _PLAIN
@@ -166,7 +166,7 @@ def shadowed_packages() -> Iterator[tuple[str, str]]:
 
 
 def equal_to_all(root: Path) -> dict[CodeType, tuple[str, int]]:
-    """Return the `__eq__` of the project's classes that are always true, with their places.
+    """Return each `__eq__` of the project that is always true, with its place.
 
     Those of test files are left out: a test may expect anything.
     """

@@ -66,7 +66,7 @@ def last_line_of(path: str, first_line: int) -> int:
 
 
 def functions_in(path: str) -> Iterator[tuple[str, ...]]:
-    """Yield the functions that a file defines: at its top as (name,), else (class, name)."""
+    """Yield the functions of a file: (name,), and (class, name) of methods."""
     for node in _tree(path).body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield (node.name,)
