@@ -120,10 +120,10 @@ def load_target(target: str, path: list[str]) -> Callable[..., Any]:
     return user_code.import_callable(target)  # type: ignore[no-any-return]  # imported by its name
 
 
-_REQUESTS_DESCRIPTOR, _SPENDS_DESCRIPTOR, _VERDICT_DESCRIPTOR = 253, 254, 255
+_REQUESTS_DESCRIPTOR, _SPENDS_DESCRIPTOR, VERDICT_DESCRIPTOR = 253, 254, 255
 """High, but within the limit of open files."""
 _MAX_DESCRIPTORS = 65_536
-_PLACES = ("HOME", "TMPDIR") if os.name == "posix" else ("USERPROFILE", "TEMP", "TMP")
+PLACES = ("HOME", "TMPDIR") if os.name == "posix" else ("USERPROFILE", "TEMP", "TMP")
 _MAX_MESSAGE_CHARACTERS = 2_000
 _MAX_TRACEBACK_CHARACTERS = 20_000
 
@@ -133,11 +133,18 @@ _NOT_SETTLED = 70
 _VERDICT_CLOSED = 71
 
 # Bound here because a rubric may replace them.
+_closerange = os.closerange
 _dumps = json.dumps
+_dup2 = os.dup2
+_enable_gc = gc.enable
 _exit = os._exit
 _getpid = os.getpid
 _loads = pickle.loads
 _perf_counter = time.perf_counter
+_read_case = wire.read_case
+_set_wakeup_fd = signal.set_wakeup_fd
+_setsid = os.setsid
+_to_json = json.JSONEncoder(allow_nan=False).encode
 _write = os.write
 
 
@@ -185,33 +192,43 @@ def _write_all(descriptor: int, data: bytes) -> None:
         rest = rest[_write(descriptor, rest) :]
 
 
-def leave_server(parent: int, ends: Sequence[int]) -> int:
+# What a case's process does before and after its rubric is written plainly, with names
+# that are bound beforehand: a fork shares its memory with the server, and each page that
+# it is the first to touch costs it about 3 µs. A call of one more function, or an
+# `IntFlag`, is some ten pages.
+
+
+def reserve_descriptors() -> None:
+    """Keep the pipes of a server from the numbers that `leave_server` gives to its children."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in range(_REQUESTS_DESCRIPTOR, VERDICT_DESCRIPTOR + 1):
+        os.dup2(null, number, inheritable=False)
+    os.close(null)
+
+
+def leave_server(parent: int, ends: Sequence[int]) -> None:
     """Detach a new child from the server: its session, signals and descriptors.
 
     Args:
         parent: The server's process.
-        ends: The descriptors that the child keeps, under new numbers: where the verdict goes;
-            where a system tells what it spends, `_SPENDS_DESCRIPTOR`; and where its next cases
-            come from, `_REQUESTS_DESCRIPTOR`.
-
-    Returns:
-        The new descriptor of the verdict.
+        ends: The descriptors that the child keeps, under new numbers: where the verdict goes,
+            `VERDICT_DESCRIPTOR`; where a system tells what it spends, `_SPENDS_DESCRIPTOR`; and
+            where its next cases come from, `_REQUESTS_DESCRIPTOR`.
     """
     # The handler of SIGCHLD stays: it does nothing, and removing it costs 50 µs of page faults.
-    signal.set_wakeup_fd(-1)
+    _set_wakeup_fd(-1)
     processes.die_with_parent(parent)
-    os.setsid()
-    numbers = range(_VERDICT_DESCRIPTOR, _VERDICT_DESCRIPTOR - len(ends), -1)
-    free = [os.dup(end) if end in numbers else end for end in ends]
-    for end, number in zip(free, numbers, strict=True):
-        os.dup2(end, number, inheritable=False)
-    os.closerange(3, numbers[-1])
-    os.closerange(_VERDICT_DESCRIPTOR + 1, _MAX_DESCRIPTORS)
-    return _VERDICT_DESCRIPTOR
+    _setsid()
+    number = VERDICT_DESCRIPTOR
+    for end in ends:
+        _dup2(end, number, False)  # noqa: FBT003 - it is called by position: see above
+        number -= 1
+    _closerange(3, number + 1)
+    _closerange(VERDICT_DESCRIPTOR + 1, _MAX_DESCRIPTORS)
 
 
 def settle(folder: str) -> None:
-    """Work one level below the case's folder, so that `../x` is still inside.
+    """Work one level below a case's folder, so that `../x` is still inside.
 
     It is created unless an earlier case has left it untouched.
     """
@@ -219,8 +236,12 @@ def settle(folder: str) -> None:
     if not processes.is_untouched(folder):
         processes.create_case_folder(folder)
     os.chdir(work)
-    for name in _PLACES:
+    for name in PLACES:
         os.environ[name] = work
+
+
+def forget_temporary_folder() -> None:
+    """Have `tempfile`, if a rubric has imported it, look for its folder anew."""
     tempfile = sys.modules.get("tempfile")
     if tempfile is not None:
         tempfile.tempdir = None  # type: ignore[attr-defined]  # it is the module
@@ -235,22 +256,23 @@ def grade(
         verdict: Where the answer goes.
         call: The rubric's `grade`; `None` if it is still to be loaded.
         path: The rubric.
-        body: A JSON object of `case` and `output`.
+        body: What `wire.pack_case` has made of case and output.
     """
-
-    def call_rubric() -> Any:
-        given = json.loads(body)
-        return (call or load_rubric(path))(given["case"], given["output"])
-
-    def pack(answer: Any) -> tuple[bytes, bytes]:
-        text = _to_json(answer)
+    _enable_gc()
+    try:
+        case, output = _read_case(body)
+        if call is None:
+            call = load_rubric(path)
+        answer = call(case, output)
+        if hasattr(answer, "__await__"):
+            answer = _Loop().wait(answer)
+        text = _to_json(answer).encode()
         if len(text) > wire.MAX_VERDICT_BYTES:
             most = f"{wire.MAX_VERDICT_BYTES:,} are the most"
             raise NotUsableError(f"answered with {len(text):,} bytes of JSON; {most}")
-        return wire.VERDICT, text
-
-    gc.enable()
-    verdict.give(*_result_of(call_rubric, _Loop().wait, pack))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the case's result
+        verdict.give(wire.RAISED, describe(error))
+    verdict.give(wire.VERDICT, text)
 
 
 def run_system(
@@ -286,9 +308,8 @@ def run_system(
             answer = read_output(tell, given)
         except ToldError as error:
             raise error.with_traceback(None) from None  # the frames are ours
-        return wire.ANSWER, _to_json(
-            {"output": answer.output, "transcript": answer.transcript}
-        )
+        said = {"output": answer.output, "transcript": answer.transcript}
+        return wire.ANSWER, _to_json(said).encode()
 
     def call_system(given: bytes) -> Any:
         nonlocal began
@@ -346,9 +367,12 @@ class _Loop:
             self._runner = asyncio.Runner()
         # Its threads end with the case: name resolution and `to_thread` would leave some.
         executor = ThreadPoolExecutor()
-        self._runner.get_loop().set_default_executor(executor)
+        loop = self._runner.get_loop()
+        loop.set_default_executor(executor)
+        task = loop.create_task(_awaited(answer), context=copy_context())
         try:
-            return self._runner.run(_awaited(answer), context=copy_context())
+            # Not by the runner, which would take 0.1 ms to handle a SIGINT that nobody sends.
+            return loop.run_until_complete(task)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
 
@@ -359,16 +383,21 @@ class _Loop:
         import asyncio
 
         try:
-            self._runner.run(
-                asyncio.sleep(0)
-            )  # what was due anyway, such as closing a transport
             loop = self._runner.get_loop()
-            left = (*getattr(loop, "_ready", ()), *getattr(loop, "_scheduled", ()))
-            return not asyncio.all_tasks(loop) and all(
-                each.cancelled() for each in left
-            )
+            if _has_nothing_to_do(loop):
+                return True
+            # What was due anyway, such as closing a transport.
+            loop.run_until_complete(asyncio.sleep(0))
+            return _has_nothing_to_do(loop)
         except BaseException:  # noqa: BLE001 - the loop is closed, or a callback has raised
             return False
+
+
+def _has_nothing_to_do(loop: Any) -> bool:
+    import asyncio
+
+    due = (*getattr(loop, "_ready", ()), *getattr(loop, "_scheduled", ()))
+    return not asyncio.all_tasks(loop) and all(call.cancelled() for call in due)
 
 
 async def _awaited(answer: Any) -> Any:
@@ -387,10 +416,6 @@ def _result_of(
         return pack(wait(answer) if hasattr(answer, "__await__") else answer)
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the case's result
         return wire.RAISED, describe(error, facts_of)
-
-
-def _to_json(answer: Any) -> bytes:
-    return _dumps(answer, allow_nan=False).encode()
 
 
 def describe(error: BaseException, facts_of: FactsOf | None = None) -> bytes:

@@ -546,8 +546,12 @@ class IsolatedRubric:
             RubricError: The rubric gave no verdict.
         """
         limit_seconds = case.rubric_wall_clock_seconds or self._limit_seconds
+        is_fresh = not (self._is_warm and _CAN_FORK)
         try:
-            body = json.dumps({"case": case.fields, "output": output}).encode()
+            if is_fresh and self._fresh_task.is_script:
+                body = json.dumps({"case": case.fields, "output": output}).encode()
+            else:
+                body = wire.pack_case(case.fields, output)
         except (TypeError, ValueError, RecursionError) as error:
             raise RubricError(f"can't be given its case: {error}") from error
         try:

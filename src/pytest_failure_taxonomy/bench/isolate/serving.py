@@ -21,6 +21,10 @@ from typing import Any, NoReturn
 from . import child, processes, wire
 from .child import capture, load_rubric, load_target
 
+# Bound here because a rubric may replace them.
+_chdir = os.chdir
+_environment = os.environ
+
 _CHUNK = 1 << 18
 _SECONDS_TO_SEND = 5.0
 
@@ -28,9 +32,10 @@ _SECONDS_TO_SEND = 5.0
 class RunningCase:
     """A case, its process, and the pipes from which its answer is read."""
 
-    def __init__(self, number: int, limit_seconds: float, folder: str) -> None:
+    def __init__(self, number: int, limit_seconds: float) -> None:
         self.number = number
-        self.folder = folder
+        self.folder = ""
+        """The folder of a rubric's case, in which is the one that it works in."""
         self.deadline = (
             time.monotonic() + limit_seconds if limit_seconds else float("inf")
         )
@@ -44,6 +49,11 @@ class RunningCase:
         """The child's ends of these pipes, and of the socket."""
         self.requests: socket.socket | None = None
         """By which the process of a system gets its next case."""
+
+    @property
+    def work(self) -> str:
+        """The folder that it works in: one level below its own, so that `../x` is still inside."""
+        return f"{self.folder}/work"
 
     def open(self, pipes: int, *, has_requests: bool) -> None:
         """Create the pipes, and the socket by which further cases are sent.
@@ -146,8 +156,11 @@ class Server:
         """Processes of systems that wait for their next case."""
         self._strays: dict[int, set[int]] = {}
         """Orphans, with the process ids of the cases that may have started them."""
-        self._untouched_folders: list[str] = []
-        """Folders for the next cases: on a busy disk, to remove one can take milliseconds."""
+        self._left_folders: list[str] = []
+        """For the next cases, if they are untouched: on a busy disk, to remove one can take
+        milliseconds."""
+        self._limits: processes.Limits = ()
+        """Of the case that is being started."""
         self._own_children: set[int] = set()
         """Processes that the rubric started when it was loaded."""
         self._call: Any = None
@@ -172,6 +185,8 @@ class Server:
             processes.outlive_parent()
         if self._hello["folder"]:
             os.chdir(self._hello["folder"])
+            child.forget_temporary_folder()
+        child.reserve_descriptors()
         self._own_children = set(processes.children())
         self._printed = capture()  # once here: it would cost each child 0.2 ms
         gc.collect()
@@ -255,15 +270,12 @@ class Server:
         return False
 
     def _start(self, number: int, limit_seconds: float, body: bytes) -> None:
-        folder = self._hello["folder"] and f"{self._hello['folder']}/{number}"
-        while self._untouched_folders:
-            earlier = self._untouched_folders.pop()
-            if processes.is_untouched(earlier):
-                folder = earlier
-                break
-            processes.remove_folder(earlier)  # a case has found it meanwhile
-        case = RunningCase(number, limit_seconds, folder)
+        case = RunningCase(number, limit_seconds)
+        memory_mb = self._hello["memory_mb"]
         try:
+            if self._hello["folder"]:
+                self._settle(case)
+                self._limits = processes.limits_of_case(memory_mb, limit_seconds)
             is_system = bool(self._hello["target"])
             case.open(
                 2 if self._hello["is_script"] or is_system else 1,
@@ -275,7 +287,7 @@ class Server:
             self._tell(wire.NOT_STARTED, number, 0, str(error).encode())
         else:
             if not case.process_id:
-                self._be_child(case, limit_seconds, body)
+                self._be_child(case, body)
             self._running[case.process_id] = case
             for descriptor in case.received:
                 self._poll.register(descriptor, select.POLLIN)
@@ -283,22 +295,38 @@ class Server:
         for descriptor in case.ends:
             os.close(descriptor)
 
-    def _be_child(
-        self, case: RunningCase, limit_seconds: float, body: bytes
-    ) -> NoReturn:
+    def _settle(self, case: RunningCase) -> None:
+        """Give a case its folder, and this process the environment that its child takes over.
+
+        Raises:
+            OSError: The folder can't be created.
+        """
+        case.folder = f"{self._hello['folder']}/{case.number}"
+        while self._left_folders:
+            earlier = self._left_folders.pop()
+            if processes.is_untouched(earlier):
+                case.folder = earlier
+                break
+            processes.remove_folder(earlier)
+        else:
+            processes.create_case_folder(case.folder)
+        for name in child.PLACES:
+            _environment[name] = case.work
+
+    def _be_child(self, case: RunningCase, body: bytes) -> NoReturn:
         verdict = None
         try:
             ends = case.ends
             if self._hello["is_script"]:
                 os.dup2(ends.pop(), 2)
-            output = child.leave_server(self._process_id, ends)
-            verdict = child.Verdict(output, case.token, self._printed)
+            child.leave_server(self._process_id, ends)
+            verdict = child.Verdict(child.VERDICT_DESCRIPTOR, case.token, self._printed)
             if self._hello["target"]:
                 child.run_system(verdict, self._call, body)
-            child.settle(case.folder)
-            processes.limit_process(self._hello["memory_mb"], limit_seconds)
+            _chdir(case.work)
+            processes.limit_process(self._limits)
             if self._hello["is_script"]:
-                child.run_script(self._hello["rubric"], body, output)
+                child.run_script(self._hello["rubric"], body, child.VERDICT_DESCRIPTOR)
             child.grade(verdict, self._call, self._hello["rubric"], body)
         except BaseException as error:  # noqa: BLE001 - a child must never return to the server's loop
             child.end_unsettled(verdict, error)
@@ -363,8 +391,8 @@ class Server:
         self._kill_strays(case.process_id)
         if case.folder:
             # Another case gets the folder, unless an orphan is alive that may write to it.
-            if not self._strays and processes.is_untouched(case.folder):
-                self._untouched_folders.append(case.folder)
+            if not self._strays:
+                self._left_folders.append(case.folder)
             else:
                 processes.remove_case_folder(case.folder)
         self._tell_spends(case)
@@ -442,7 +470,7 @@ def run_one() -> NoReturn:
             call = load_target(hello["target"], hello["path"])
             child.run_system(verdict, call, body, spends=spends, requests=None)
         child.settle(f"{hello['folder']}/1")
-        processes.limit_process(hello["memory_mb"], 0)
+        processes.limit_process(processes.limits_of_case(hello["memory_mb"], 0))
         child.grade(verdict, None, hello["rubric"], body)
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the case's result
         verdict.give(wire.RAISED, child.describe(error))
