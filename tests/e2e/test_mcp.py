@@ -9,9 +9,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
@@ -20,6 +21,7 @@ from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.faces import agent
 from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.report.load import as_json, decode_report
+from pytest_failure_taxonomy.system.process import descendants, has_process
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.children import child_environment, pytest_command, run_pytest
 from tests.helpers.past_runs import TEST, a_mixed_report, a_report, report_as_json
@@ -28,12 +30,14 @@ from tests.helpers.waiting import wait_until
 
 pytest.importorskip("mcp")
 
+import jsonschema
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 pytestmark = pytest.mark.lowest
 
 TOKEN: Final = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"  # noqa: S105 - looks like one, and is none
+MOST_CHARACTERS: Final = 12_000
 READING: Final = ["why", "cause", "is_it_known", "last_good", "reproduce", "flaky"]
 COMMAND: Final = (sys.executable, "-m", "pytest_failure_taxonomy", "mcp")
 
@@ -55,18 +59,27 @@ def ask(
                 for each in (await client.list_tools()).tools
             ]
             for name, given in asked:
-                answer = (await client.call_tool(name, dict(given))).model_dump(
-                    by_alias=True
-                )
-                assert not answer["isError"]
-                assert not answer.get(
-                    "structuredContent"
-                )  # it would be the same text again
-                (content,) = answer["content"]
-                answers.append(content["text"])
+                answer = await client.call_tool(name, dict(given))
+                tool = next(each for each in listed if each["name"] == name)
+                answers.append(text_of(answer, tool["outputSchema"]))
         return {each["name"]: each for each in listed}, answers
 
     return asyncio.run(session())
+
+
+def text_of(answer: Any, schema: Mapping[str, Any]) -> str:
+    """Return the text of an answer whose other form has its schema, or that is an error."""
+    fields = answer.model_dump(by_alias=True)
+    (content,) = fields["content"]
+    text: str = content["text"]
+    assert fields["isError"] == (fields["structuredContent"] is None)
+    if fields["isError"]:
+        assert "\n" not in text
+    else:
+        jsonschema.validate(fields["structuredContent"], schema)
+        assert len(json.dumps(fields["structuredContent"])) < MOST_CHARACTERS
+        assert TOKEN not in json.dumps(fields)
+    return text
 
 
 def write(folder: Path, report: Mapping[str, Any]) -> None:
@@ -97,7 +110,11 @@ def test_what_a_real_run_is_asked(tmp_path: Path) -> None:
         ),
     )
     assert list(tools) == READING
-    assert all(tools[name]["annotations"]["readOnlyHint"] for name in READING)
+    hints = {"readOnlyHint": True, "destructiveHint": False}
+    hints |= {"idempotentHint": True, "openWorldHint": False}
+    for name in READING:
+        title = name.replace("_", " ").capitalize()
+        assert tools[name]["annotations"] == {"title": title, **hints}
     why, cause, other, every, command, no_cause, known, flaky = answers
     began = f"{report['run']['started_at'][:19].replace('T', ' ')} UTC"
     assert re.search(
@@ -116,7 +133,6 @@ def test_what_a_real_run_is_asked(tmp_path: Path) -> None:
     assert every.count("\n  python -m pytest ") == 2
     assert command.count("\n  ") == 1
     assert "test_worse" in command
-    assert no_cause.startswith("no answer:\n  ")
     assert "it has no cause nobody" in no_cause
     assert (
         f"give a number from 1 to 2, or one of {report['causes'][0]['key']}, {key}"
@@ -130,6 +146,8 @@ def test_what_a_real_run_is_asked(tmp_path: Path) -> None:
         == 1
     )
     assert "there is no history yet" in flaky
+    answers.remove(flaky)
+    answers.remove(no_cause)
     for answer in answers:
         assert len(answer) <= agent.MAX_WEIGHT
         assert TOKEN not in answer
@@ -197,10 +215,9 @@ def test_there_is_no_report(tmp_path: Path) -> None:
     assert part.startswith("cause: 17 of 26\n")
     assert "it has no cause test_; give a number from 1 to 26, or one of " in parts
     for answer in none:
-        assert answer.startswith("no answer:\n  ")
         assert "it.json: " in answer
         assert "there is no report; run pytest with --why" in answer
-    assert broken.startswith("no answer:\n  ")
+    assert "\n" not in broken
     assert "not a report of schema version" in broken
     assert "verdict: no failure" in passed
     assert "verdict: 1 test failed: assert 3 == 4" in failed
@@ -373,9 +390,11 @@ def test_tests_run_only_where_that_is_allowed(tmp_path: Path) -> None:
         options=("--allow-runs",),
     )
     assert list(tools) == [*READING, "prove"]
-    assert not tools["prove"]["annotations"]["readOnlyHint"]
-    assert refused == "no answer:\n  budget_seconds: give a positive number\n"
-    assert proven.startswith("proven: yes\n  1 cause, ")
+    hints = {"title": "Prove", "readOnlyHint": False, "destructiveHint": True}
+    hints |= {"idempotentHint": False, "openWorldHint": True}
+    assert tools["prove"]["annotations"] == hints
+    assert refused == "budget_seconds: give a positive number"
+    assert proven.startswith("proven: yes\n  1 cause to prove in ")
     assert all(line.startswith("  ") for line in proven.splitlines()[1:])
     assert "     proof: order-dependent, proven: " in why
 
@@ -422,7 +441,7 @@ LINES: Final = {
     "a number that is none": (call("flaky", '{"limit": NaN}'), "limit"),
     "an endless number": (call("flaky", '{"limit": 1e999}'), "limit"),
     "a fraction": (call("flaky", '{"limit": 1.5}'), "limit"),
-    "a number out of range": (call("flaky", '{"limit": -5}'), "no answer:"),
+    "a number out of range": (call("flaky", '{"limit": -5}'), "no history yet"),
     "no object": (call("why", "[1]"), "Invalid request parameters"),
     "an unknown tool": (call("wy", "{}"), "Unknown tool: wy"),
     "half a character": (
@@ -479,11 +498,7 @@ def test_what_an_agent_gets_wrong(tmp_path: Path) -> None:
     for name, (line, words) in LINES.items():
         answer = answer_to(ready, "", line)
         assert words in json.dumps(answer, ensure_ascii=False), (name, answer)
-        is_text = "result" in answer and words.startswith(("no answer", "it has"))
-        assert "error" in answer or answer["result"]["isError"] != is_text, (
-            name,
-            answer,
-        )
+        assert "error" in answer or answer["result"]["isError"], (name, answer)
     ping = answer_to(json.dumps({"jsonrpc": "2.0", "id": 8, "method": "ping"}))
     assert ping == {"jsonrpc": "2.0", "id": 8, "result": {}}
     assert process.communicate()[0] == b""
@@ -498,7 +513,6 @@ def test_half_a_character_elsewhere(tmp_path: Path) -> None:
         report.replace("test_a", "\\ud800"), "utf-8"
     )
     _, (refused,) = ask(tmp_path, ("why", {}))
-    assert refused.startswith("no answer:\n  ")
     assert "give the path of a report" in refused
     tools, (missing,) = ask(
         tmp_path, ("why", {}), options=(os.fsdecode(b"\xff.json"), "--allow-runs")
@@ -548,3 +562,180 @@ def test_without_the_sdk(
         "failure-taxonomy: mcp: the SDK of the Model Context Protocol is not installed; "
         'pip install "pytest-failure-taxonomy[mcp]"\n'
     )
+
+
+async def _talk(client: ClientSession) -> dict[str, Any]:
+    """Return what the server lists and tells besides its tools."""
+    texts: dict[str, Any] = {}
+    listed = (await client.list_resources()).model_dump(mode="json", by_alias=True)
+    templates = await client.list_resource_templates()
+    of_templates = templates.model_dump(by_alias=True)["resourceTemplates"]
+    texts["uris"] = [each["uri"] for each in listed["resources"]]
+    texts["uris"] += [each["uriTemplate"] for each in of_templates]
+    for uri in RESOURCES:
+        try:
+            answer = await client.read_resource(cast("Any", uri))
+        except Exception as error:  # noqa: BLE001 - it has another name in each version
+            texts[uri] = str(error)
+        else:
+            (content,) = answer.model_dump(by_alias=True)["contents"]
+            assert content["mimeType"] == "application/json"
+            texts[uri] = json.loads(content["text"])
+    prompts = (await client.list_prompts()).model_dump(by_alias=True)["prompts"]
+    texts["prompts"] = [each["name"] for each in prompts]
+    for which in ("", "2", "nobody"):
+        given = {"which": which} if which else {}
+        prompt = await client.get_prompt("why-did-it-fail", given)
+        (message,) = prompt.model_dump(by_alias=True)["messages"]
+        texts[f"prompt {which}"] = message["content"]["text"]
+    return texts
+
+
+CAUSES: Final = "failure-report://cause/"
+RESOURCES: Final = (
+    "failure-report://report",
+    f"{CAUSES}2",
+    f"{CAUSES}test_it.py%3A%3Atest_b",
+    f"{CAUSES}77",
+    f"{CAUSES}..%2F..%2Fetc%2Fpasswd",
+    "failure-report://other",
+    "file:///etc/passwd",
+)
+
+
+def test_resources_and_the_prompt(tmp_path: Path) -> None:
+    """The report and its causes are JSON; nothing else can be read, and a line says so."""
+    (tmp_path / "test_it.py").write_text(
+        f"def test_a(): assert 0\ndef test_b(): raise KeyError({TOKEN!r})\n"
+    )
+    run_pytest(tmp_path)
+    report = read_report(tmp_path / "failure-report.json")
+
+    async def session() -> dict[str, Any]:
+        server = StdioServerParameters(
+            command=COMMAND[0], args=list(COMMAND[1:]), cwd=str(tmp_path)
+        )
+        async with stdio_client(server) as streams, ClientSession(*streams) as client:
+            await client.initialize()
+            return await _talk(client)
+
+    texts = asyncio.run(session())
+    assert texts["uris"] == ["failure-report://report", f"{CAUSES}{{which}}"]
+    whole, second, by_name, *others = (texts[uri] for uri in RESOURCES)
+    assert whole == report
+    assert second == by_name
+    assert second == {
+        "causes": [report["causes"][1]],
+        "failures": [report["failures"][1]],
+        "internal_errors": [],
+    }
+    for text, words in zip(
+        others,
+        ("it has no cause 77; give", "it has no cause ../", *["no such resource"] * 2),
+        strict=True,
+    ):
+        assert words in text
+        assert "\n" not in text
+    assert texts["prompts"] == ["why-did-it-fail"]
+    assert "\n# Run tests and find out why" in texts["prompt "]
+    assert "\nformat: 2\nverdict: 2 tests failed" in texts["prompt "]
+    assert "\ncause: 2 of 2\n" in texts["prompt 2"]
+    assert "\nno answer:\n  " in texts["prompt nobody"]
+    assert TOKEN not in json.dumps(texts)
+
+
+def test_programs_get_causes_of_any_number_within_the_room(tmp_path: Path) -> None:
+    """As many causes as there is room for, and how many there are; texts of tests are data."""
+    tests = [
+        f"def test_{number}(): raise {name}Error('{name}\\u200b' * 40)\n"
+        for number, name in enumerate(["Key", "Value", "Type", "Index", "OS"] * 12)
+    ]
+    (tmp_path / "test_it.py").write_text("".join(tests))
+    run_pytest(tmp_path)
+
+    async def session() -> tuple[Any, Any]:
+        server = StdioServerParameters(
+            command=COMMAND[0], args=list(COMMAND[1:]), cwd=str(tmp_path)
+        )
+        async with stdio_client(server) as streams, ClientSession(*streams) as client:
+            await client.initialize()
+            calls: tuple[tuple[str, dict[str, Any]], ...]
+            calls = (("why", {}), ("cause", {"which": 2}))
+            why, cause = [await client.call_tool(*call) for call in calls]
+            return why.model_dump(by_alias=True), cause.model_dump(by_alias=True)
+
+    why, cause = (answer["structuredContent"] for answer in asyncio.run(session()))
+    report = read_report(tmp_path / "failure-report.json")
+    assert len(json.dumps(why)) < MOST_CHARACTERS
+    assert (why["state"], why["exit_code"]) == ("full", 1)
+    assert why["verdict"]["reason"] == "TESTS_FAILED"
+    assert why["causes_count"] == len(report["causes"])
+    assert 1 < len(why["causes"]) <= why["causes_count"]
+    assert "\u200b" not in json.dumps(why, ensure_ascii=False)
+    (second,) = cause["causes"]
+    of_report = report["causes"][1]
+    for name in ("key", "fix", "kind", "owner", "retryable", "count"):
+        assert second[name] == of_report[name], name
+    assert second["number"] == 2
+    assert second["command"].endswith(second["nodeids"][0])
+    assert any(line.startswith("E  ") for line in second["code"])
+
+
+SLOW: Final = """\
+import pathlib, subprocess, sys, time
+def test_it():
+    if pathlib.Path("again").exists():
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        pathlib.Path("child").write_text(str(child.pid))
+        time.sleep(600)
+    raise KeyError(3)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.linux("has /proc and dies with its parent")
+def test_prove_says_how_far_it_is_and_can_be_cancelled(tmp_path: Path) -> None:
+    """No process stays, not even one of a test, and the server answers what comes next."""
+    (tmp_path / "test_it.py").write_text(SLOW)
+    run_pytest(tmp_path)
+    (tmp_path / "again").touch()
+    process = subprocess.Popen(
+        [*COMMAND, "--allow-runs"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    def send(**message: object) -> None:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        process.stdin.flush()
+
+    send(id=1, method="initialize", params=ABOUT)
+    send(method="notifications/initialized")
+    given = {"budget_seconds": 300, "yes": True}
+    asked = {"name": "prove", "arguments": given, "_meta": {"progressToken": "p"}}
+    send(id=2, method="tools/call", params=asked)
+    child = tmp_path / "child"
+    wait_until(lambda: child.exists() and child.read_text() != "", "the test to hang")
+    ours = descendants(process.pid)
+    assert int(child.read_text()) in ours
+    send(method="notifications/cancelled", params={"requestId": 2})
+    wait_until(lambda: not any(map(has_process, ours)), "all processes to end")
+    if not version("mcp").startswith(
+        "1.12."
+    ):  # whose server ends with a cancelled call
+        send(id=3, method="ping")
+    output, _ = process.communicate()
+    messages = [json.loads(line) for line in output.splitlines()]
+    told = [each["params"] for each in messages if "progress" in each.get("method", "")]
+    far = [each["progress"] for each in told]
+    assert far == sorted(set(far))
+    assert {(each["progressToken"], each["total"]) for each in told} == {("p", 300)}
+    assert told[0]["message"] == "starts"
+    assert any("1 cause to prove in " in each["message"] for each in told)
+    if not version("mcp").startswith("1.12."):
+        assert messages[-1] == {"jsonrpc": "2.0", "id": 3, "result": {}}
+        assert process.returncode == 0

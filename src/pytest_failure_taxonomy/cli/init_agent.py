@@ -30,6 +30,12 @@ def init_agent(options: argparse.Namespace) -> int:
     return 0
 
 
+def section_of_skill() -> str:
+    """Return what the skill tells agents, without the lines that mark it as ours."""
+    section: bytes = _OURS.findall(_packaged("skill.md"))[0]
+    return "\n".join(section.decode().splitlines()[1:-1])
+
+
 def _packaged(name: str) -> bytes:
     return files("pytest_failure_taxonomy.cli").joinpath(name).read_bytes()
 

@@ -18,7 +18,11 @@ from pytest_failure_taxonomy.report.model import (
     Exit,
     FailureReport,
 )
-from pytest_failure_taxonomy.report.reproduce import reproduction_of, start_of
+from pytest_failure_taxonomy.report.reproduce import (
+    Reproduction,
+    reproduction_of,
+    start_of,
+)
 from pytest_failure_taxonomy.report.summary import (
     HIDES,
     CauseSummary,
@@ -32,6 +36,7 @@ from pytest_failure_taxonomy.report.summary import (
     states_words,
     summarise,
 )
+from pytest_failure_taxonomy.taxonomy.evidence import InFlightTest
 from pytest_failure_taxonomy.taxonomy.judgement import PRINTED, Verdict
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 from pytest_failure_taxonomy.taxonomy.words import (
@@ -176,6 +181,26 @@ def render_commands(report: FailureReport, number: int | None = None) -> str:
         summary = replace(summary, causes=summary.causes[number - 1 : number])
         report = replace(report, in_flight=())
     return _within(_commands(report, summary), 1_200)
+
+
+def command_of(run: Reproduction, cause: CauseSummary) -> str:
+    """Return the command that proves a cause, or runs its first test; empty without one."""
+    return cause.proof_command or run.command(next(iter(cause.nodeids), ""))
+
+
+def commands_of(
+    run: Reproduction, causes: Iterable[CauseSummary], tests: Iterable[InFlightTest]
+) -> list[str]:
+    """Return the commands of causes and of running tests, each once."""
+    commands = dict.fromkeys(command_of(run, cause) for cause in causes)
+    commands |= dict.fromkeys(run.command(test.nodeid) for test in tests)
+    return [*filter(None, commands)]
+
+
+def quoted_code(cause: CauseSummary, room: int) -> list[str]:
+    """Return the lines of a cause's traceback that are shown where it has a room."""
+    lines = _entries([cause], room).splitlines()
+    return [line.removeprefix(_QUOTE) for line in lines if line.startswith(_QUOTE)]
 
 
 def render_section(head: str, entries: Iterable[Iterable[str]]) -> str:
@@ -516,18 +541,12 @@ def _in_flight(report: FailureReport) -> Iterator[str]:
 def _commands(report: FailureReport, summary: RunSummary) -> Iterator[str]:
     """Yield a command for each cause (its proof's, or for its first test) and for running tests."""
     run = reproduction_of(report)
-    commands: dict[str, None] = {}
-    for cause in summary.causes:
-        first = next(iter(cause.nodeids), "")
-        commands[cause.proof_command or run.command(first)] = None
-    for test in report.in_flight:
-        commands[run.command(test.nodeid)] = None
-    commands.pop("", None)
+    commands = commands_of(run, summary.causes, report.in_flight)
     if not commands:
         yield "reproduce: no single test"
         return
     yield _fit(f"reproduce: in {safe_text(run.folder)}", 500)
-    for command in [*commands][:_MOST_COMMANDS]:
+    for command in commands[:_MOST_COMMANDS]:
         yield f"  {command}"
     rest = len(commands) - _MOST_COMMANDS
     if rest > 0:

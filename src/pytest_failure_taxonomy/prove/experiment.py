@@ -23,6 +23,7 @@ from typing import IO, Any, Final, Literal, Self
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 from pytest_failure_taxonomy.options import EXPERIMENT_VARIABLE, TEMPORARY_VARIABLE
 from pytest_failure_taxonomy.prove.progress import Progress
+from pytest_failure_taxonomy.system.process import descendants
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 
 PLUGIN: Final = "pytest_failure_taxonomy.prove.inside"
@@ -625,10 +626,15 @@ def _wait_for(process: subprocess.Popen[bytes], limit_seconds: float) -> str:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and all that it has started in its group."""
+    """Kill a process and all that it has started, also in groups of forks."""
     if hasattr(os, "killpg"):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        groups = {process.pid}
+        for descendant in descendants(process.pid) if process.poll() is None else ():
+            with suppress(ProcessLookupError):
+                groups.add(os.getpgid(descendant))
+        for group in groups:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
     else:
         process.kill()
     process.wait()

@@ -5,24 +5,30 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Final
+from typing import ClassVar, Final
 
 from pytest_failure_taxonomy.taxonomy.words import seconds_words
 
 _PAUSE_SECONDS: Final = 0.2
 """Between two changes of the line on a terminal."""
-_PAUSE_OF_LINES_SECONDS: Final = 15.0
-"""The same where each is a line of its own, as in a file or on a page of CI."""
 _CLEAR: Final = "\r\x1b[K"
 
 
 class Progress:
-    """A line on stderr that is written again and again; in a file a line now and then."""
+    """A line on stderr that is written again and again; in a file a line now and then.
+
+    Attributes:
+        indent: what a line begins with.
+        pause_of_lines: seconds between two lines of a file or a page of CI.
+    """
+
+    indent: ClassVar[str] = "   "
+    pause_of_lines: ClassVar[float] = 15.0
 
     def __init__(self) -> None:
         is_dumb = os.environ.get("TERM") == "dumb"
         self._is_terminal = sys.stderr.isatty() and not is_dumb
-        self._pause = _PAUSE_SECONDS if self._is_terminal else _PAUSE_OF_LINES_SECONDS
+        self._pause = _PAUSE_SECONDS if self._is_terminal else self.pause_of_lines
         self._next = time.monotonic() + self._pause
 
     def show(self, what: str, number: int, most: int, until: float) -> None:
@@ -41,7 +47,7 @@ class Progress:
         count = f" {number:,}" if number else ""
         count += f" of at most {most:,}" if most else ""
         left = seconds_words(max(0.0, until - now))
-        line = f"   {what}{count}, {left} left"
+        line = f"{self.indent}{what}{count}, {left} left"
         if self._is_terminal:
             line = f"{_CLEAR}{line}"
         self._write(line if self._is_terminal else f"{line}\n")

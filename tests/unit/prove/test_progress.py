@@ -13,9 +13,9 @@ def make(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> Progress:
     """Return one that says everything."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
-    for name in ("_PAUSE_SECONDS", "_PAUSE_OF_LINES_SECONDS"):
-        place = f"pytest_failure_taxonomy.prove.progress.{name}"
-        monkeypatch.setattr(place, 0.0)
+    place = "pytest_failure_taxonomy.prove.progress._PAUSE_SECONDS"
+    monkeypatch.setattr(place, 0.0)
+    monkeypatch.setattr(Progress, "pause_of_lines", 0.0)
     return Progress()
 
 
