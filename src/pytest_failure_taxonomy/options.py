@@ -150,8 +150,8 @@ _ROWS = (
     Option("html", "path", "Write the report as one HTML page; needs the extra html",
            short="--why-html", metavar="PATH", right="the name of a file such as report.html"),
     Option("github", "choice", "On GitHub Actions, annotate the run and write the step's summary "
-           "and outputs; auto: on there, off elsewhere", choices=("auto", "on", "off"),
-           default="auto"),
+           "and outputs; on TeamCity, report build problems; auto: there, off: nowhere",
+           choices=("auto", "on", "off"), default="auto"),
     Option("summary", "choice", "What to print at the end: the verdict (short), the verdict and "
            "the causes with their tests, as -v does (groups), or nothing (off)",
            choices=("short", "groups", "off"), default="short"),

@@ -427,7 +427,16 @@ def test_the_action_that_proves(folders: Iterator[Path]) -> None:
     assert (len(job.ran), job.failed, outputs["reason"]) == (1, False, "")
 
 
-def test_the_action_that_compares(folders: Iterator[Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("base", "is_pull"),
+    [
+        pytest.param("origin/main", False, id="a-clone"),
+        pytest.param("main", True, id="a-pull-request"),
+    ],
+)
+def test_the_action_that_compares(
+    folders: Iterator[Path], tmp_path: Path, base: str, *, is_pull: bool
+) -> None:
     """The revision is fetched if the checkout is shallow, and the page says what it has, too."""
     upstream, shallow = next(folders), tmp_path / "shallow"
     git = ("git", "-c", "user.name=Ada", "-c", "user.email=ada@example.com")
@@ -442,15 +451,93 @@ def test_the_action_that_compares(folders: Iterator[Path], tmp_path: Path) -> No
     (upstream / "tests/test_new.py").write_text("def test_new(): assert 1 == 2\n")
     call(upstream, "add", "--all")
     call(upstream, "commit", "--quiet", "--message=change")
-    call(tmp_path, "clone", "--quiet", "--depth=1", f"file://{upstream}", str(shallow))
+    source = f"file://{upstream}"
+    if is_pull:  # as actions/checkout does it: one commit, on no branch
+        shallow.mkdir()
+        call(shallow, "init", "--quiet")
+        call(shallow, "remote", "add", "origin", source)
+        merge = "refs/remotes/pull/1/merge"
+        call(
+            shallow,
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--depth=1",
+            "origin",
+            f"+HEAD:{merge}",
+        )
+        call(shallow, "checkout", "--quiet", "--force", merge)
+    else:
+        call(tmp_path, "clone", "--quiet", "--depth=1", source, str(shallow))
     command = "pytest tests/test_tax.py tests/test_new.py"
-    job, _ = action(shallow, command=command, base="origin/main")
+    job, _ = action(shallow, command=command, base=base)
     assert (len(job.ran), job.failed) == (2, True)
     for words in ("also on origin/main: fails 5 of 5", "its test does not exist on"):
         assert words in job.summary
     (path,) = job.artifacts["failure-report"]
     bases = {cause["base"]["status"] for cause in read_report(path)["causes"]}
     assert bases == {"also", "new"}
+
+
+PAGE: Final = ROOT / "docs" / "how-to" / "ci.md"
+AGENT: Final = """#!/bin/sh
+test "$*" = "annotate --style error" && cat > annotation.md
+"""
+
+
+def recipes() -> dict[str, str]:
+    """Return the shell of the recipes for other CI systems, by the heading that they stand under."""
+    scripts = {}
+    for part in PAGE.read_text("utf-8").split("\n## ")[1:]:
+        title = part.partition("\n")[0]
+        block = re.search(r"```(yaml|groovy)\n(.+?)```", part, re.DOTALL)
+        if block is None or title == "GitHub Actions" or "if: always()" in part:
+            continue
+        if block[1] == "groovy":
+            scripts[title] = "\n".join(re.findall(r"sh '(.+?)'", block[2]))
+            continue
+        recipe = yaml.safe_load(block[2])
+        if title == "GitLab":
+            job = recipe["tests"]
+            scripts[title] = "\n".join(job["script"]) + " || failed=1\n"
+            scripts[title] += "\n".join([*job["after_script"], "exit $failed"])
+            continue
+        steps = [step.get("command") or step.get("script") for step in recipe["steps"]]
+        first, *later = filter(None, steps)
+        scripts[title] = first.replace("$$", "$")
+        if later:
+            scripts[title] += " || failed=1\n" + "\n".join([*later, "exit $failed"])
+    return scripts
+
+
+@pytest.mark.parametrize(
+    ("title", "files"),
+    [
+        ("GitLab", ["code-quality.json", "junit.xml"]),
+        ("Jenkins", ["junit.xml"]),
+        ("Azure Pipelines", ["junit.xml", "summary.md"]),
+        ("Buildkite", ["annotation.md", "why.md"]),
+    ],
+)
+def test_a_recipe_of_the_page(tmp_path: Path, title: str, files: list[str]) -> None:
+    """Its shell leaves what the CI system is told to read, and the job fails with its tests."""
+    (tmp_path / "test_it.py").write_text("def test_it(): assert 1 == 2\n", "utf-8")
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "buildkite-agent").write_text(AGENT, "utf-8")
+    (programs / "buildkite-agent").chmod(0o755)
+    places = (str(programs), str(Path(sys.executable).parent), os.environ["PATH"])
+    environment = {
+        "PATH": os.pathsep.join(places),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": None,
+    }
+    script = recipes()[title]
+    ended = run_child(
+        tmp_path, ["bash", "-eo", "pipefail", "-c", script], env=environment
+    )
+    assert ended.status == 1, ended.stderr
+    for name in ("failure-report.json", *files):
+        assert (tmp_path / name).stat().st_size > 0
 
 
 def test_the_action_with_inputs(folders: Iterator[Path]) -> None:

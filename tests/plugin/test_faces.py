@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from defusedxml import ElementTree
+from xmlschema import XMLSchema
 
+from pytest_failure_taxonomy.cli.main import main
 from tests.helpers.children import pytest_command, run_child
 from tests.helpers.runs import PytestRuns, own_lines
 
@@ -37,7 +40,25 @@ def test_first(): pass
 def test_dies(): os.abort()
 def test_last(): pass
 """
+TELL = """
+import pathlib, pytest
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logfinish(nodeid):
+    if nodeid.startswith("test_it") and "x" in nodeid.partition("[")[2]:
+        pathlib.Path("ended").touch()
+"""
+KILL = """
+import os, pathlib, time
+def test_kills():
+    while not pathlib.Path("ended").exists():
+        time.sleep(0.01)
+    process = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    os.kill(process, 9)
+    time.sleep(10)
+def test_is_never_run(): pass
+"""
 JUNIT = "--failure-taxonomy-junit"
+RULES = Path(__file__).parents[1] / "helpers" / "junit_rules.xsd"
 WORKERS = [pytest.param((), id="serial"), pytest.param(("-n", "2"), id="xdist")]
 
 
@@ -98,6 +119,43 @@ def test_junit_of_a_run_that_died(runs: PytestRuns, workers: tuple[str, ...]) ->
     assert found["test_it", "test_dies"] == ["error"]
     kind = "process.killed" if workers else "process.crashed"
     assert found["failure_taxonomy", kind] == ["error"]
+
+
+@pytest.mark.linux("the watcher")
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_death_leaves_what_had_ended(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
+    """Every test that had ended is listed with its end, as many as the report counts."""
+    runs.write({"test_it.py": SUITE, "test_last.py": KILL, "conftest.py": TELL})
+    plugins = ("xdist",) if workers else ()
+    distribution = ("--dist=loadfile",) if workers else ()
+    runs.run_unchecked(*workers, *distribution, plugins=plugins)
+    report = runs.wait_for_completion()
+    path = str(runs.path / "failure-report.json")
+    out = runs.path / "out.xml"
+    assert main(["convert", "--to", "junit", path, "-o", str(out)]) == 0
+    cases = cases_in(out)
+    ends = [end for (module, _), end in cases.items() if module == "test_it"]
+    assert cases["test_it", "test_ok"] == []
+    assert cases["test_it", "test_expected"] == ["skipped"]
+    assert cases["test_it", "test_both"] == ["failure", "error"]
+    assert cases["test_last", "test_kills"] == ["error"]
+    assert ("test_last", "test_is_never_run") not in cases
+    counts = report["summary"]
+    assert ends.count([]) == counts["passed"] == 1
+    assert ends.count(["skipped"]) == counts["skipped"] + counts["xfailed"] == 2
+    assert sum("failure" in end for end in ends) == counts["failed"] == 5
+    assert sum("error" in end for end in ends) == counts["errors"] == 2
+    XMLSchema(str(RULES)).validate(str(out))
+
+    assert main(["convert", "--to", "ctrf", path, "-o", str(out)]) == 0
+    ctrf = json.loads(out.read_bytes())["results"]
+    statuses = {test["name"].split("::")[1]: test["status"] for test in ctrf["tests"]}
+    assert statuses["test_ok"] == "passed"
+    assert statuses["test_skipped"] == "skipped"
+    assert statuses["test_is_never_run"] == "pending"
+    assert ctrf["summary"]["passed"] == 1
 
 
 @pytest.mark.slow

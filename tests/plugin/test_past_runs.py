@@ -18,7 +18,7 @@ from pytest_failure_taxonomy.history.questions import list_runs
 from pytest_failure_taxonomy.hooks.every_test import EveryTest
 from pytest_failure_taxonomy.hooks.settings import _Reader, _shard
 from pytest_failure_taxonomy.survive.machine import find_commit
-from pytest_failure_taxonomy.taxonomy.evidence import ContinuousIntegration
+from pytest_failure_taxonomy.taxonomy.evidence import MAX_TESTS, ContinuousIntegration
 from tests.helpers.children import pytest_command, run_child
 from tests.helpers.reports import read_report
 from tests.helpers.runs import FinishedRun, PytestRuns, own_lines
@@ -401,10 +401,8 @@ def test_without_the_option_no_test_is_kept(runs: PytestRuns) -> None:
 
 def test_too_many_tests_are_not_kept_in_part() -> None:
     """A list with holes would pass for whole."""
-    from pytest_failure_taxonomy.hooks import every_test
-
     recorder = EveryTest(SimpleNamespace(), SimpleNamespace(), 0.0)  # type: ignore[arg-type]  # not asked
-    recorder._tests = dict.fromkeys(map(str, range(every_test.MAX_TESTS + 1)))  # type: ignore[assignment]  # counted
+    recorder._tests = dict.fromkeys(map(str, range(MAX_TESTS + 1)))  # type: ignore[assignment]  # counted
     assert recorder.tests() is None
 
 

@@ -124,9 +124,9 @@ def _add_arguments(
 
 def _formats() -> Mapping[str, str]:
     """Return the formats of reports, which hardly any command needs to know."""
-    from pytest_failure_taxonomy.faces import FORMATS
+    from pytest_failure_taxonomy.faces import list_formats
 
-    return FORMATS
+    return list_formats()
 
 
 def _number(least: float, most: float, what: str) -> Callable[[str], float]:

@@ -82,8 +82,15 @@ def tell_plainly(text: str) -> None:
 
 
 def annotate(command: str) -> None:
-    """Write a workflow command for GitHub to stderr, in which all that is foreign is escaped."""
-    write_words(sys.stderr, f"{command}\n")
+    """Write a command for the CI system, in which all that is foreign is escaped.
+
+    TeamCity promises to read those on stdout alone, where a dead pytest may have left
+    half of a line.
+    """
+    if command.startswith("##teamcity["):
+        write_words(sys.stdout, f"\n{command}\n")
+    else:
+        write_words(sys.stderr, f"{command}\n")
 
 
 def print_verdict(

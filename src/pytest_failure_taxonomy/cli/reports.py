@@ -233,7 +233,9 @@ def convert(options: argparse.Namespace) -> int:
         output.answer_report(_read(options), options.output)
     else:
         output.write_answer(
-            options.output, _render(options), is_safe=options.to == "github"
+            options.output,
+            _render(options),
+            is_safe=options.to in ("github", "teamcity"),
         )
     return 0
 

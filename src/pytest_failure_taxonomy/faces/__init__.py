@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError
 from pytest_failure_taxonomy.report.model import FailureReport
@@ -20,16 +20,24 @@ from pytest_failure_taxonomy.taxonomy.evidence import Faces
 from pytest_failure_taxonomy.taxonomy.judgement import Verdict
 from pytest_failure_taxonomy.text import safe_text
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 FORMATS: Final[Mapping[str, str]] = {
     "junit": "JUnit XML, as Jenkins, GitLab and many others read it",
     "ctrf": "CTRF, a JSON format of test results",
     "github": "annotations of GitHub Actions, as workflow commands",
     "markdown": "a summary in Markdown, as on the page of a GitHub Actions job",
     "gitlab": "GitLab's code quality report, as JSON",
+    "buildkite": "a summary in Markdown for `buildkite-agent annotate`",
+    "teamcity": "build problems of TeamCity, as service messages",
     "html": "one HTML page with everything in it",
     "issue": "an issue for each cause, as JSON for what opens and closes them",
 }
-"""The names of the formats, and what each is."""
+"""The names of our own formats, and what each is."""
+GROUP: Final = "pytest_failure_taxonomy.faces"
+"""The group of entry points by which any distribution adds formats: each is a function
+that returns a report as a text."""
 
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {"html": ("jinja2", "markupsafe")}
 """What formats import that is not this package's nor Python's."""
@@ -40,6 +48,8 @@ _MISSING: Final = {
 _FUNCTIONS: Final = {
     "github": ("ci", "render_for_github"),
     "gitlab": ("ci", "render_for_gitlab"),
+    "teamcity": ("ci", "render_for_teamcity"),
+    "buildkite": ("markdown", "render"),
     "proofs": ("markdown", "render_proofs"),
 }
 """Modules and functions of formats whose module has more than one."""
@@ -54,17 +64,52 @@ _MAX_OUTPUTS: Final = 2**20
 
 
 def render(name: str, report: FailureReport, **options: Any) -> str:
-    """Return a report in one of the `FORMATS`; `options` are those of its function.
+    """Return a report in one of the formats; `options` are those of its function.
 
     Raises:
         ReportError: a library that the format needs is missing; the message says how to get it.
+            Or the function of another distribution failed.
     """
     missing = missing_library(name)
     if missing is not None:
         raise ReportError(missing)
+    if name not in FORMATS and name not in _FUNCTIONS:
+        return _render_as_added(name, report)
     module, function = _FUNCTIONS.get(name, (name, "render"))
     renders = getattr(import_module(f"{__name__}.{module}"), function)
     text: str = renders(report, **options)
+    return text
+
+
+def list_formats() -> dict[str, str]:
+    """Return our own formats and those that distributions add, with what each is."""
+    formats = dict(FORMATS)
+    for entry in _find_added():
+        formats.setdefault(entry.name, f"as {_distribution_of(entry)} writes it")
+    return formats
+
+
+def _find_added() -> Iterable[EntryPoint]:
+    # Here, because only `convert` asks, and a pytest run need not import it.
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP)
+
+
+def _distribution_of(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist else entry.module
+
+
+def _render_as_added(name: str, report: FailureReport) -> str:
+    entry = next(entry for entry in _find_added() if entry.name == name)
+    try:
+        text: str = entry.load()(report)
+    except Exception as error:
+        words = safe_text(f"{type(error).__name__}: {error}")
+        whose = _distribution_of(entry)
+        raise ReportError(
+            f"convert: {name} of {whose} failed: {words}; update or remove {whose}"
+        ) from error
     return text
 
 
@@ -87,7 +132,7 @@ def show_faces(
     Args:
         report: of the run.
         faces: what to show.
-        annotate: called with each line for GitHub; `None` for the files alone.
+        annotate: called with each line for the CI system; `None` for the files alone.
         kept: for the HTML page, what it shows of the cases of benches, by run id.
     """
     from pytest_failure_taxonomy.report.write import replace_file
@@ -106,10 +151,11 @@ def show_faces(
     if faces.output is not None and report.verdict is not None:
         with _note_fault("step outputs", problems):
             _append_outputs(faces.output, report.verdict)
-    if faces.github and annotate is not None:
-        with _note_fault("annotations", problems):
-            for line in render("github", report).splitlines():
-                annotate(line)
+    if annotate is not None:
+        for name in faces.printed:
+            with _note_fault("annotations", problems):
+                for line in render(name, report).splitlines():
+                    annotate(line)
     return problems
 
 
@@ -128,11 +174,13 @@ def _note_fault(name: str, problems: list[str]) -> Iterator[None]:
 
 
 def faces_of_step() -> Faces:
-    """Return the faces for the step of a GitHub job; none outside of one."""
+    """Return the faces for a job of GitHub or TeamCity; none outside of one."""
+    teamcity = bool(os.environ.get("TEAMCITY_VERSION"))
     if os.environ.get("GITHUB_ACTIONS") != "true":
-        return Faces()
+        return Faces(teamcity=teamcity)
     return Faces(
         github=True,
+        teamcity=teamcity,
         summary=os.environ.get("GITHUB_STEP_SUMMARY") or None,
         output=os.environ.get("GITHUB_OUTPUT") or None,
     )

@@ -1,4 +1,4 @@
-"""What CI systems show on the user's file and line: GitHub's annotations, GitLab's code quality.
+"""What CI systems show: annotations, GitLab's code quality, TeamCity's problems.
 
 GitHub shows ten annotations a kind and step, fifty a job, and drops the others in silence. So the
 headline comes first, then one annotation a cause, in the report's order, and the last one counts
@@ -8,12 +8,17 @@ are one line each and escaped as GitHub's own toolkit does it: none can begin a 
 can be a command.
 
 GitLab shows its report in a merge request, beside the lines that it changes.
+
+TeamCity reads service messages in the output of a build. A build problem fails the
+build, so there is none where nothing failed, and none for a test: another plugin may
+report these.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -45,6 +50,10 @@ USED: Final = "failure-taxonomy-annotations"
 _MAX_BYTES: Final = 64 * 1024
 MAX_NODEIDS: Final = 5
 """Node ids that are named of one cause."""
+MAX_DESCRIPTION: Final = 4_000
+"""TeamCity cuts a longer description of a build problem."""
+_SPECIAL: Final = re.compile("[|'\\[\\]]|[^ -~]")
+"""What TeamCity wants escaped; it knows the rest of Unicode by its UTF-16."""
 _LEVELS: Final = ("error", "warning", "notice")
 _NO_FILE: Final = ".gitlab-ci.yml"
 """GitLab wants a file. What no file is to blame for is put on that which describes the job."""
@@ -234,12 +243,8 @@ def render_for_gitlab(report: FailureReport) -> str:
         entries += [_enter_cause(cause, repository) for cause in summary.causes]
         unfinished = _list_unfinished(report, summary, repository)
         entries += map(_enter_unfinished, unfinished)
-    seen: Counter[str] = Counter()
     issues = []
-    for entry in entries:
-        # Equal ones are told apart by their order, for GitLab drops doubles.
-        seen[entry.identity] += 1
-        identity = f"{entry.identity}\0{seen[entry.identity]}"
+    for fingerprint, entry in _identify(entries):
         place = entry.place or Location(path=_NO_FILE, line=None)
         location = {
             "path": safe_text(place.path, 4_000),
@@ -248,7 +253,7 @@ def render_for_gitlab(report: FailureReport) -> str:
         issue = {
             "description": safe_text(entry.words, 1_000),
             "check_name": entry.kind,
-            "fingerprint": _digest(identity),
+            "fingerprint": fingerprint,
             "severity": entry.severity,
             "location": location,
         }
@@ -256,9 +261,39 @@ def render_for_gitlab(report: FailureReport) -> str:
     return json.dumps(issues, indent=2) + "\n"
 
 
+def render_for_teamcity(report: FailureReport) -> str:
+    """Return a build problem for each cause, one a line; empty if nothing failed."""
+    if report.verdict is None:
+        return ""
+    repository = Repository(report, None)
+    causes = summarise(report).causes
+    entries = [_enter_cause(cause, repository) for cause in causes]
+    messages = []
+    for fingerprint, entry in _identify(entries):
+        description = _escape_value(safe_text(entry.words, MAX_DESCRIPTION))
+        # At most 60 letters, digits and underscores, the same in each build.
+        identity = f"failure_taxonomy_{fingerprint[:32]}"
+        attributes = f"description='{description}' identity='{identity}'"
+        messages.append(f"##teamcity[buildProblem {attributes}]\n")
+    return "".join(messages)
+
+
+def _escape_value(text: str) -> str:
+    """Return a value of a service message: printable ASCII, which can't end it."""
+
+    def escape(match: re.Match[str]) -> str:
+        letter = match[0]
+        if letter.isascii() and letter.isprintable():
+            return f"|{letter}"
+        units = letter.encode("utf-16-be", "surrogatepass").hex()
+        return "".join(f"|0x{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+    return _SPECIAL.sub(escape, text)
+
+
 @value
 class _Entry:
-    """An entry of GitLab's report."""
+    """An entry of GitLab's report, or a problem of TeamCity's."""
 
     kind: str
     words: str
@@ -297,5 +332,14 @@ def _enter_unfinished(unfinished: _Unfinished) -> _Entry:
     )
 
 
-def _digest(text: str) -> str:
-    return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+def _identify(entries: list[_Entry]) -> Iterator[tuple[str, _Entry]]:
+    """Yield entries with a digest of what each is of, the same in any run.
+
+    Equal ones are told apart by their order, for GitLab drops doubles.
+    """
+    seen: Counter[str] = Counter()
+    for entry in entries:
+        seen[entry.identity] += 1
+        identity = f"{entry.identity}\0{seen[entry.identity]}"
+        encoded = identity.encode("utf-8", "backslashreplace")
+        yield sha256(encoded).hexdigest(), entry

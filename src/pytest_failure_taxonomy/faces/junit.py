@@ -163,6 +163,9 @@ def _describe_run(suite: ET.Element, report: FailureReport) -> None:
     if report.tests is None:
         note = "tests that passed are counted in the report, and not listed"
         properties["note"] = note
+    elif any(test.duration_seconds is None for test in report.tests):
+        note = "the time of a test is 0 where it is not known, as after a death"
+        properties["note"] = note
     for number, note in enumerate(summary.notes_of(report), 1):
         properties[f"note.{number}"] = note
     _fill(suite, properties)

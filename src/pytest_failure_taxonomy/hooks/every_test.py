@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import pytest
 
 from pytest_failure_taxonomy.hooks.guard import Faults
 from pytest_failure_taxonomy.redaction.secrets import NodeIds
-from pytest_failure_taxonomy.taxonomy.evidence import TestOutcome, TestRun
-
-MAX_TESTS: Final = 200_000
-"""How many tests are kept; of more, none is: a list with holes would pass for whole."""
+from pytest_failure_taxonomy.taxonomy.evidence import MAX_TESTS, TestOutcome, TestRun
 
 
 class _Kept:

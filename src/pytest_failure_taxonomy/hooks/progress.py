@@ -29,7 +29,12 @@ from pytest_failure_taxonomy.hooks.inspection import (
 )
 from pytest_failure_taxonomy.survive import layout
 from pytest_failure_taxonomy.survive.facts import StartedTest
-from pytest_failure_taxonomy.survive.layout import DONE, IN_SETUP, NOT_STARTED
+from pytest_failure_taxonomy.survive.layout import (
+    DONE,
+    ENDED,
+    IN_SETUP,
+    NOT_STARTED,
+)
 from pytest_failure_taxonomy.survive.writer import Numbers, Record
 from pytest_failure_taxonomy.system.files import Identity, identity_of
 from pytest_failure_taxonomy.taxonomy.evidence import Phase
@@ -44,6 +49,10 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 
 _INDEX: Final = {name: index for index, name in enumerate(layout.COUNTERS)}
 _PASSED: Final = _INDEX["passed"]
+_ENDED_BY: Final = {name: ENDED + 1 + index for name, index in _INDEX.items()}
+"""The states of tests that have ended, by their results."""
+_HAS_PASSED: Final = _ENDED_BY["passed"]
+_HAS_FAILED: Final = _ENDED_BY["failed"]
 
 _STATES: Final = {phase: state for state, phase in layout.PHASES.items()}
 
@@ -107,6 +116,13 @@ class Progress:
         self._indices: dict[str, int] | None = None
         self._running: dict[str, int] = {}
         self._workers: dict[str, str] = {}
+        self._results: dict[str, int] = {}
+        """The states that running tests end in, as far as they have a result."""
+        self._passed = ""
+        """The test that passed last: without workers no other result comes before its
+        end, and this costs less than a dictionary."""
+        self._passes = 0
+        """The counter of passes, of which reading it from the array costs more."""
         self.reruns: Counter[str] = Counter()
         """How often each test was run again."""
         self.recovered: set[str] = set()
@@ -190,9 +206,18 @@ class Progress:
         """Record that a test has ended."""
         index = self._running.pop(nodeid, None)
         if index is not None:
-            self._states[index] = DONE
+            state = _HAS_PASSED if nodeid == self._passed else DONE
+            if self._results:
+                state = self._results.pop(nodeid, state)
+            self._states[index] = state
             self._record.keep(index)
             self._finished_ns = self.clock()
+
+    def set_result(self, nodeid: str, name: str) -> None:
+        """Set what a running test ends with; a failed call stays whatever follows."""
+        is_running = nodeid in self._running
+        if is_running and self._results.get(nodeid) != _HAS_FAILED:
+            self._results[nodeid] = _ENDED_BY[name]
 
     def count(self, name: str, by: int = 1) -> None:
         """Count a result under one of the names of `layout.COUNTERS`, or take some back."""
@@ -205,7 +230,12 @@ class Progress:
         if self.reruns and nodeid in self.reruns:
             self.recovered.add(nodeid)
             self._record.write("recovered", nodeid=self._shown((nodeid,))[0])
-        self._counters[_PASSED] += 1
+        if self.is_distributed:
+            self._results[nodeid] = _HAS_PASSED
+        else:
+            self._passed = nodeid
+        self._passes += 1
+        self._counters[_PASSED] = self._passes
 
     def count_rerun(self, nodeid: str, attempt: int | None) -> None:
         """Count a test that failed and is run again.
@@ -216,6 +246,8 @@ class Progress:
                 reported twice, for its call and its teardown.
         """
         self.count("rerun")
+        self._results.pop(nodeid, None)
+        self._passed = ""
         attempts = self.reruns[nodeid]
         if attempt is None:
             attempt = attempts

@@ -153,9 +153,9 @@ class SessionRecorder:
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Record that a test has ended."""
         try:
-            self.progress.finish(nodeid)
             if self._awaiting is not None:
                 self._await_no_more()
+            self.progress.finish(nodeid)
             self.exceptions.forget()
             if not self.progress.is_distributed:
                 self.ledger.finish(nodeid)
@@ -455,9 +455,14 @@ class SessionRecorder:
         elif hasattr(report, "context") and self._hides_subtests:
             return
         elif hasattr(report, "wasxfail"):
-            self.progress.count("xfailed" if outcome == "skipped" else "xpassed")
+            self._count_result(report, "xfailed" if outcome == "skipped" else "xpassed")
         elif outcome == "skipped":
-            self.progress.count("skipped")
+            self._count_result(report, "skipped")
+
+    def _count_result(self, report: pytest.TestReport, name: str) -> None:
+        if not hasattr(report, "context"):  # a subtest's is not its test's
+            self.progress.set_result(report.nodeid, name)
+        self.progress.count(name)
 
     def _await_no_more(self) -> None:
         """Record a failure without an exception: a test that passed and should not have."""
@@ -495,6 +500,8 @@ class SessionRecorder:
             phase = report.when
         elif not forked:  # its worker has died, and the phase is the last one known
             phase = self.progress.phase_of(nodeid) or "call"
+        result = "failed" if phase == "call" or crashed else "errors"
+        self.progress.set_result(nodeid, result)
         if crashed:
             self.progress.finish(nodeid)  # its worker can't say that it has
         raised = described.exception
@@ -524,9 +531,7 @@ class SessionRecorder:
             self.log.add_failure(bare, describe)
         finally:
             if self.log.recorded > before:
-                self.progress.count(
-                    "failed" if phase == "call" or crashed else "errors"
-                )
+                self.progress.count(result)
 
     @cached_property
     def _hides_subtests(self) -> bool:

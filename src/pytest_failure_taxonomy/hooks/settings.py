@@ -418,6 +418,7 @@ def _faces(reader: _Reader) -> Faces:
         if is_on_github
         else None,
         output=(os.environ.get("GITHUB_OUTPUT") or None) if is_on_github else None,
+        teamcity=mode == "auto" and bool(os.environ.get("TEAMCITY_VERSION")),
     )
 
 

@@ -35,6 +35,7 @@ from pytest_failure_taxonomy.report.model import (
     Section,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    MAX_TESTS,
     Attempt,
     Counts,
     Environment,
@@ -57,8 +58,6 @@ MAX_GROUPS: Final = 200
 """Groups and causes of one run that its summary keeps, the first ones of each."""
 MAX_NODEIDS_OF_RUN: Final = 100
 """Node ids of one reason that it keeps."""
-MAX_TESTS: Final = 200_000
-"""How many tests a merged report lists; of more, none: a list with holes would pass for whole."""
 MAX_NOTES: Final = 20
 _LISTS: Final = (
     "failures",

@@ -401,7 +401,7 @@ class FailureReport:
     """What was stalled when the run ended, apart from tests, in order of occurrence."""
     tests: tuple[TestRun, ...] | None = None
     """Every test that ran or was skipped, in order of its start; `None` unless an option needs
-    that."""
+    that, or pytest died."""
     not_run: NotRun
     """Tests that were selected and never started."""
     order: Order | None = None

@@ -140,7 +140,7 @@ def complete_run(
         run_id: the run. The report of a later run is not changed, and `None` is returned.
         end: how its process ended.
         warn: called with a line about what could not be removed of the record.
-        annotate: called with each line that annotates the run for GitHub.
+        annotate: called with each line that annotates the run for a CI system.
 
     Raises:
         ReportError: if the record is missing or can't be parsed.
@@ -217,7 +217,7 @@ def _completed(
         from pytest_failure_taxonomy.faces import show_faces
 
         faults = show_faces(made, context.faces, annotate)
-        if annotate is None and context.faces.github:
+        if annotate is None and context.faces.printed:
             # The watcher has nowhere to print them: what it held open is closed.
             made = replace(made, is_unannotated=True)
         made = _add_faults(made, faults)
@@ -291,18 +291,18 @@ def _add_faults(report: FailureReport, faults: Sequence[str]) -> FailureReport:
 
 
 def annotate_late(report: FailureReport, annotate: Callable[[str], None]) -> None:
-    """Print GitHub annotations for a report that the watcher completed.
+    """Print annotations for a report that the watcher completed.
 
     Args:
         report: of a run that was a part of the CI job.
         annotate: called with each line.
     """
-    is_on_github = os.environ.get("GITHUB_ACTIONS") == "true"
-    if not report.is_unannotated or not is_on_github:
+    if not report.is_unannotated:
         return
-    from pytest_failure_taxonomy.faces import show_faces
+    from pytest_failure_taxonomy.faces import faces_of_step, show_faces
 
-    show_faces(report, Faces(github=True), annotate)
+    faces = replace(faces_of_step(), summary=None, output=None)
+    show_faces(report, faces, annotate)
 
 
 def _write(
@@ -426,8 +426,11 @@ def reconstruct(
             if saw_end and each.test is not None
         }
         traces = crash_output.read_traces(end.left, end.exit, rootdir, secrets.redact)
+        snapshot = run.snapshot()
+        if completeness == "running":  # its list of tests would be old at once
+            snapshot = replace(snapshot, endings=b"")
         evidence = facts_of(
-            run.snapshot(), end, workers=workers, traces=traces, outputs=outputs
+            snapshot, end, workers=workers, traces=traces, outputs=outputs
         )
         evidence, problems = apply_rules(
             searched_again(evidence, secrets), run.header.rules

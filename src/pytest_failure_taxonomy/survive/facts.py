@@ -23,6 +23,16 @@ from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
 
+_OUTCOMES: Final[tuple[evidence.TestOutcome, ...]] = (
+    "failed",  # not used
+    "passed",
+    "failed",
+    "error",
+    "skipped",
+    "xfailed",
+    "xpassed",
+)
+"""How a test has ended, by 1 and the index of its result's counter."""
 _SLACK_NS: Final = 1_000_000_000
 """By how much two measurements of a test's start may differ."""
 
@@ -74,7 +84,7 @@ class WorkerState:
     changes: tuple[evidence.Change, ...] = ()
     """What its tests did to its process."""
     endings: bytes = b""
-    """A byte for each selected test: 0, or 1 and the index of its result's counter."""
+    """As of `Snapshot`."""
 
 
 @value
@@ -130,6 +140,10 @@ class Snapshot:
     process_id: int | None = None
     peak_bytes: int = 0
     """As of `WorkerState`."""
+    endings: bytes = b""
+    """A byte for each selected test: 0, or 1 and the index of its result's counter."""
+    starts_ms: Sequence[int] = ()
+    """When each selected test started, after the start of the run; 0 if it has not."""
 
 
 @value
@@ -227,6 +241,7 @@ def facts_of(
         interruptions=snapshot.interruptions,
         mismatch=snapshot.mismatch,
         in_flight=in_flight,
+        tests=_list_tests(snapshot, workers, in_flight),
         changes=tuple(changes),
         activity=next(filter(None, activities), None),
         traces=traces,
@@ -326,6 +341,55 @@ def _count_results(
         for name, count in snapshot.counters.items()
     }
     return counters, unheard
+
+
+def _list_tests(
+    snapshot: Snapshot,
+    workers: Mapping[str, WorkerState],
+    in_flight: tuple[evidence.InFlightTest, ...],
+) -> tuple[evidence.TestRun, ...] | None:
+    """Return the tests that a dead run had ended, in order of their start.
+
+    `None` if this process lives and knows more itself, or if they are too many.
+    """
+    if not snapshot.endings or len(snapshot.nodeids) > evidence.MAX_TESTS:
+        return None
+    settled = _settle_outcomes(snapshot)
+    endings: dict[str | None, bytes] = {
+        worker: state.endings for worker, state in workers.items()
+    }
+    endings[None] = snapshot.endings  # of workers on other machines, nothing else is
+    seen = {test.nodeid for test in in_flight}
+    tests = []
+    for worker, results in endings.items():
+        # With `--dist each` a worker has a part of the tests.
+        if len(results) != len(snapshot.nodeids):
+            continue
+        for index, nodeid in enumerate(snapshot.nodeids):
+            result = results[index]
+            if not 0 < result < len(_OUTCOMES) or nodeid in seen:
+                continue
+            seen.add(nodeid)
+            test = evidence.TestRun(
+                nodeid=nodeid,
+                outcome=settled.get(nodeid, _OUTCOMES[result]),
+                start_seconds=snapshot.starts_ms[index] / 1000 or None,
+                duration_seconds=None,
+                worker=worker,
+            )
+            tests.append(test)
+    return tuple(sorted(tests, key=lambda test: test.start_seconds or 0.0))
+
+
+def _settle_outcomes(snapshot: Snapshot) -> dict[str, evidence.TestOutcome]:
+    """Return the outcomes of tests that failed, whatever came after."""
+    outcomes: dict[str, evidence.TestOutcome] = {}
+    outcomes.update(dict.fromkeys(snapshot.recovered, "flaky"))
+    for failure in snapshot.failures:
+        is_failed = failure.phase == "call" or failure.crashed
+        if is_failed or outcomes.get(failure.nodeid) != "failed":
+            outcomes[failure.nodeid] = "failed" if is_failed else "error"
+    return outcomes
 
 
 def _subtract_tests(nodeids: tuple[str, ...], others: Counter[str]) -> tuple[str, ...]:

@@ -184,6 +184,9 @@ IN_SETUP: Final = 1
 IN_CALL: Final = 2
 IN_TEARDOWN: Final = 3
 DONE: Final = 4
+"""It has ended, and nobody knows how."""
+ENDED: Final = 15
+"""A test has ended if its state is this plus 1 and the index of its result's counter."""
 PHASES: Final[dict[int, Phase]] = {
     IN_SETUP: "setup",
     IN_CALL: "call",

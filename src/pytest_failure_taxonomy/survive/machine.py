@@ -174,7 +174,7 @@ def ci_job() -> evidence.ContinuousIntegration | None:
                 run_id=os.environ.get(variables["run_id"]),
                 job=os.environ.get(variables["job"]),
                 commit=os.environ.get(variables["commit"]),
-                ref=os.environ.get(variables["ref"]),
+                ref=os.environ.get(variables.get("ref", "")),
             )
     return None
 

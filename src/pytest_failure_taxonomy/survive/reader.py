@@ -47,6 +47,8 @@ MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 MAX_EVENTS: Final = 1_000_000
 """Further events are not read."""
 MAX_STATE_BYTES: Final = layout.file_size(10_000_000)
+_ENDINGS: Final = bytes(max(0, state - layout.ENDED) for state in range(256))
+"""By the state of a test, 0 or 1 and the index of its result's counter."""
 _MAX_PROCESS_ID: Final = 1 << 31
 _MAX_WORD: Final = 80
 
@@ -169,6 +171,10 @@ class RecordedRun:
     activity: evidence.RunningActivity | None = None
     """What was being collected or called, where that was no test."""
     peak_bytes: int = 0
+    endings: bytes = b""
+    """As of `Snapshot`; empty where the file is cut."""
+    starts_ms: tuple[int, ...] = ()
+    """As of `Snapshot`."""
 
     def named(self, event: str) -> list[Any]:
         """Return the values of all events of one name, in their order."""
@@ -231,6 +237,8 @@ class RecordedRun:
             changes=self.changes,
             process_id=header.process.pid,
             peak_bytes=self.peak_bytes,
+            endings=self.endings,
+            starts_ms=self.starts_ms,
         )
 
     @property
@@ -416,6 +424,8 @@ class _Numbers(TypedDict):
     activity: evidence.RunningActivity | None
     peak_bytes: int
     is_reported: bool
+    endings: bytes
+    starts_ms: tuple[int, ...]
 
 
 def _parse_state(
@@ -457,6 +467,7 @@ def _parse_state(
             )
             in_flight.append(test)
     not_run += nodeids[count:]
+    is_whole = count == len(nodeids) and len(state) >= layout.file_size(count)
     own = parse_worker(state[:PAGE])
     counters = _counters_in(state)
     del counters["started"]
@@ -471,6 +482,8 @@ def _parse_state(
         "activity": own.activity,
         "peak_bytes": own.peak_bytes,
         "is_reported": bool(written),
+        "endings": state[PAGE : PAGE + tests].translate(_ENDINGS) if is_whole else b"",
+        "starts_ms": layout.numbers_at(state, starts_at, tests) if is_whole else (),
     }
     names = layout.COUNTED_EVENTS
     counts = layout.numbers_at(state, layout.COUNTED_AT, len(names))

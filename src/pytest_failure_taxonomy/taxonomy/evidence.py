@@ -536,6 +536,11 @@ class InFlightTest:
     none."""
 
 
+MAX_TESTS: Final = 200_000
+"""How many tests a report lists; of more, none: a list with holes would pass for
+whole."""
+
+
 @value
 class TestRun:
     """One test that ran or was skipped, with all its attempts."""
@@ -1074,6 +1079,13 @@ class Faces:
     """The file of a GitHub step's summary."""
     output: str | None = None
     """The file of a GitHub step's outputs."""
+    teamcity: bool = False
+    """Report build problems to TeamCity."""
+
+    @property
+    def printed(self) -> tuple[str, ...]:
+        """The formats that are printed among the output of the run."""
+        return ("github",) * self.github + ("teamcity",) * self.teamcity
 
 
 @value

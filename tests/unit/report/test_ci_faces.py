@@ -1,4 +1,4 @@
-"""A report on the pages of GitHub and GitLab: what stands there, and that no text breaks out."""
+"""A report on the pages of GitHub, GitLab, TeamCity and Buildkite: what stands there, and that no text breaks out."""
 
 from __future__ import annotations
 
@@ -796,10 +796,71 @@ def test_every_entry_is_what_gitlab_reads(text: str) -> None:
         assert not entry["location"]["path"].startswith(("/", "./"))
 
 
+# TeamCity.
+
+PROBLEM: Final = re.compile(
+    r"##teamcity\[buildProblem description='((?:[ -&(-Z\\^-{}~]|\|.)*)' "
+    r"identity='([A-Za-z_][A-Za-z0-9_]{0,59})'\]"
+)
+ESCAPE: Final = re.compile(r"\|(?:0x([0-9a-f]{4})|(.))")
+
+
+def problems(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return descriptions and identities of build problems, as TeamCity reads them."""
+    found = []
+    for line in render("teamcity", decode_report(report)).splitlines():
+        assert line.isascii()
+        message = PROBLEM.fullmatch(line)
+        assert message is not None, line
+        description = ESCAPE.sub(
+            lambda escape: chr(int(escape[1], 16)) if escape[1] else escape[2],
+            message[1],
+        )
+        text = description.encode("utf-16", "surrogatepass").decode("utf-16")
+        found.append((text, message[2]))
+    return found
+
+
+def test_build_problems() -> None:
+    """One for each cause, with an identity that is the same in each build."""
+    report = everything()
+    found = problems(report)
+    assert len(found) == len(report["causes"])
+    assert len({identity for _, identity in found}) == len(found)
+    report["run"]["id"] = "f" * 32
+    assert problems(report) == found
+    assert render("teamcity", make_report_value(make_run())) == ""
+    accepted = {**report, "verdict": None, "known": ACCEPTED}
+    assert problems(accepted) == []
+
+
+def test_what_teamcity_reads() -> None:
+    """Its own signs, a line's end and letters of any alphabet are escaped by its rules."""
+    raised = RaisedException(
+        type="E", module="t", message="a|b'c] [\u00e9 \U0001f600 \n ##teamcity[x]"
+    )
+    text = render(
+        "teamcity",
+        make_report_value(make_run(failures=(make_failure(exception=raised),))),
+    )
+    assert "a||b|'c|] |[|0x00e9 |0xd83d|0xde00" in text
+    assert text.count("##teamcity[") == text.count("\n") == 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(HOSTILE)
+def test_no_text_is_a_service_message(text: str) -> None:
+    """Whatever a test says, each line is one message of ours, of a size that TeamCity takes."""
+    hostile = f"##teamcity[testFailed name='a'] |n '] {text}"
+    for description, _ in problems(with_texts(everything(), hostile)):
+        assert 0 < len(description) <= 4_000
+        assert not re.search("[\x00-\x1f\x7f-\x9f\u2028\u2029]", description)
+
+
 # All.
 
 
-@pytest.mark.parametrize("name", ["github", "markdown", "gitlab", "issue"])
+@pytest.mark.parametrize("name", ["github", "markdown", "gitlab", "teamcity", "issue"])
 def test_a_face_is_the_same_each_time(name: str) -> None:
     """The same report gives the same text."""
     assert name in FORMATS
@@ -808,7 +869,7 @@ def test_a_face_is_the_same_each_time(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["github", "markdown", "gitlab", "issue"])
+@pytest.mark.parametrize("name", ["github", "markdown", "gitlab", "teamcity", "issue"])
 @pytest.mark.parametrize(
     "change",
     [
