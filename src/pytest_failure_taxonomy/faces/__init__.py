@@ -35,6 +35,8 @@ FORMATS: Final[Mapping[str, str]] = {
     "issue": "an issue for each cause, as JSON for what opens and closes them",
 }
 """The names of our own formats, and what each is."""
+_WORDS_OF_ADDED: Final = {"otlp": "spans of OpenTelemetry, as OTLP/JSON"}
+"""What those are that this distribution adds as any other could."""
 GROUP: Final = "pytest_failure_taxonomy.faces"
 """The group of entry points by which any distribution adds formats: each is a function
 that returns a report as a text."""
@@ -85,7 +87,8 @@ def list_formats() -> dict[str, str]:
     """Return our own formats and those that distributions add, with what each is."""
     formats = dict(FORMATS)
     for entry in _find_added():
-        formats.setdefault(entry.name, f"as {_distribution_of(entry)} writes it")
+        by = _WORDS_OF_ADDED.get(entry.name, f"added by {_distribution_of(entry)}")
+        formats.setdefault(entry.name, by)
     return formats
 
 

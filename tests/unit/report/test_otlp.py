@@ -154,4 +154,4 @@ def test_a_format_of_another_distribution(
     assert capsys.readouterr() == ("" if error else "TESTS_FAILED\n", error)
     with pytest.raises(SystemExit):
         main(["convert", "--help"])
-    assert "ours: as acme-faces writes it" in " ".join(capsys.readouterr().out.split())
+    assert "ours: added by acme-faces" in " ".join(capsys.readouterr().out.split())
