@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta, timezone
-from itertools import islice
+from itertools import islice, zip_longest
+from os.path import commonprefix
 from typing import Any, Final, Literal
 
 Difference = Literal["dates", "order", "other"]
@@ -26,6 +27,8 @@ _DAY: Final = timedelta(days=1)
 _MAX_ELEMENTS: Final = 10_000
 """Elements of a collection, or characters of a text, that are compared."""
 _MAX_DEPTH: Final = 10
+_BEFORE_DIFFERENCE: Final = 8
+"""Characters of two texts that are shown before the first in which they differ."""
 _MAX_PARTS: Final = 100_000
 """Parts of a nested value, each as often as it is held."""
 _MAX_WORDS: Final = 2_000
@@ -135,10 +138,15 @@ def _contrasts(left: Any, right: Any, path: str, depth: int) -> Iterator[str]:
             value if kind is dict else dict(enumerate(value[:_MAX_ELEMENTS]))
             for value in (left, right)
         )
-        if _have_same_keys(lefts, rights):
+        is_sequence = kind is not dict and not _are_atoms([*left, *right])
+        if is_sequence or _have_same_keys(lefts, rights):
             for key, value in lefts.items():
+                if key not in rights:
+                    break
                 place = f"{path}.{key}" if type(key) is str else f"{path}[{key!r}]"
                 yield from _contrasts(value, rights[key], place, depth - 1)
+            if len(left) != len(right):
+                yield f"{path}: {len(left)} elements, expected {len(right)}"
             return
     words = "; ".join(_contrast(left, right))
     yield words and f"{path}: {words}"
@@ -146,7 +154,9 @@ def _contrasts(left: Any, right: Any, path: str, depth: int) -> Iterator[str]:
 
 def _contrast(left: Any, right: Any) -> Iterator[str]:
     """Say how two values differ; nothing if they are equal or it can't be told."""
-    if _is_atom(left) and _is_atom(right):
+    if type(left) is type(right) is str and left != right:
+        yield _contrast_texts(left, right)
+    elif _is_atom(left) and _is_atom(right):
         if left != right:
             yield f"{reprlib.repr(left)}, expected {reprlib.repr(right)}"
     elif {type(left)} == {type(right)} <= _COLLECTIONS and _are_atoms([*left, *right]):
@@ -155,6 +165,24 @@ def _contrast(left: Any, right: Any) -> Iterator[str]:
         for word, names in sides.items():
             if names:
                 yield f"{word} {reprlib.repr({*names})}"
+
+
+def _contrast_texts(left: str, right: str) -> str:
+    """Say how two texts differ, by the first line that does if both have several."""
+    line = ""
+    if "\n" in left and "\n" in right:
+        lines = zip_longest(left.split("\n"), right.split("\n"), fillvalue="")
+        differing = ((at, pair) for at, pair in enumerate(lines, 1) if len({*pair}) > 1)
+        at, (left, right) = next(differing)
+        line = f"line {at}: "
+    # `reprlib` shows both ends of a text, between which the difference may be.
+    start = 0
+    if max(len(left), len(right)) > reprlib.aRepr.maxstring:
+        same = len(commonprefix([left, right]))  # noqa: RUF071 - of texts, by character
+        start = max(0, same - _BEFORE_DIFFERENCE)
+    before = "…" if start else ""
+    sides = (before + reprlib.repr(text[start:]) for text in (left, right))
+    return f"{line}{', expected '.join(sides)}"
 
 
 def _evaluate(node: ast.expr) -> object:

@@ -20,6 +20,8 @@ if sys.platform == "win32":
 
 CLI: Final = (sys.executable, "-m", "pytest_failure_taxonomy")
 LOG: Final = "failure-report.log"
+PYTEST: Final = "python -m pytest -p no:cacheprovider -p failure_taxonomy"
+"""How the commands of an answer begin."""
 GREEN: Final = "no failure (1 passed); all output: failure-report.log\n"
 
 
@@ -52,10 +54,13 @@ def test_a_red_run_is_the_answer_for_agents(tmp_path: Path) -> None:
     suite = "import os\ndef test_it():\n    os.write(2, b'loud')\n    assert 3 == 4\n"
     run = run_for(tmp_path, suite, "--for=agent")
     assert (run.status, run.stderr) == (1, "")
-    lines = run.stdout.splitlines()
-    assert lines[0] == "format: 2"
-    assert "  note: all output of the command is in failure-report.log" in lines
-    assert "  1. 1 x assert 3 == 4: test_it (test_it.py:4)" in lines
+    assert run.stdout == (
+        "verdict: 1 test failed\n"
+        "  retry helps: no; output: failure-report.log\n"
+        "1. assert 3 == 4: test_it (test_it.py:4)\n"
+        "   > assert 3 == 4\n"
+        f"   {PYTEST} test_it.py::test_it\n"
+    )
     log = (tmp_path / LOG).read_text("utf-8")
     assert "1 failed in" in log
     assert "loud" in log
@@ -69,6 +74,9 @@ def test_a_red_run_is_the_answer_for_agents(tmp_path: Path) -> None:
         ({"CLAUDECODE": "1"}, (), True),
         ({"AI_AGENT": "some-agent@2"}, (), True),
         ({"CLAUDECODE": ""}, (), False),
+        ({"CLAUDECODE": "0"}, (), False),
+        ({"CURSOR_AGENT": "False", "CLAUDECODE": "1"}, (), True),
+        ({"CURSOR_AGENT": "False"}, (), False),
         ({"CLAUDECODE": "1"}, ("--for=human",), False),
         ({"CLAUDECODE": "1", "FAILURE_TAXONOMY_FOR": "human"}, (), False),
         ({"FAILURE_TAXONOMY_FOR": "agent"}, ("--for=human",), False),
@@ -105,7 +113,7 @@ def test_another_command_of_an_agent(tmp_path: Path) -> None:
     command.insert(command.index("--"), "--for=agent")
     run = run_child(tmp_path, command)
     assert run.status == 3
-    assert run.stdout.startswith("format: 2\nverdict: ")
+    assert run.stdout.startswith("verdict: ")
     assert (tmp_path / LOG).read_text("utf-8").endswith("out\n")
 
 
@@ -116,7 +124,11 @@ def test_a_pytest_that_dies(tmp_path: Path) -> None:
         tmp_path, f"import resource as r\nr.setrlimit(4, (0, 0))\n{suite}"
     )
     assert run.status == -11
-    assert "  ended by: SIGSEGV\n" in run.stdout
+    assert (
+        "\n1. the pytest process crashed (SIGSEGV) at test_it.py:5 while it ran "
+        f"test_it.py::test_it\n   is: UNKNOWN process.crashed; charge to: ambiguous\n"
+        f"   {PYTEST} test_it.py::test_it\n"
+    ) in run.stdout
     assert run.stderr == ""
     assert "Fatal Python error" in (tmp_path / LOG).read_text("utf-8")
 
@@ -174,11 +186,7 @@ def test_a_folder_that_can_not_be_made(tmp_path: Path) -> None:
     env = {"TMPDIR": str(tmp_path)}
     run = run_for(tmp_path, "def test_it(): assert 3 == 4\n", *options, env=env)
     assert run.status == 4
-    assert re.search(
-        "^  note: all output of the command is in failure-report-.*[.]log$",
-        run.stdout,
-        re.MULTILINE,
-    )
+    assert re.search("; output: failure-report-.*[.]log$", run.stdout, re.MULTILINE)
     assert "the report can't be written" in run.stderr
 
 
@@ -221,7 +229,7 @@ def test_how_far_a_long_run_is(tmp_path: Path) -> None:
     run = run_child(tmp_path, words, env={"PYTHONIOENCODING": "utf-8"})
     assert run.status == 1
     assert "… 2 of 3 tests, 1 failed, " in run.stderr
-    assert run.stdout.startswith("format: 2\n")
+    assert run.stdout.startswith("verdict: 1 of 3 tests failed\n")
 
 
 def test_the_help_names_it(tmp_path: Path) -> None:
@@ -344,6 +352,9 @@ DIFFERENCES: Final = {
         "{'password': 'hunter2-secret', 'x': NUMBERS} == {'password': '', 'x': NUMBERS}"
     ),
     "assert {'a': 1} == {'a': 2}": "{'a': 1} == {'a': 2}",
+    "a: 19 elements, expected 20": "{'a': NAMES[:19]} == {'a': NAMES}",
+    "line 41: 'c', expected 'd'": "'a\\nb\\n' * 20 + 'c\\n' == 'a\\nb\\n' * 20 + 'd\\n'",
+    "…'hijabcdex', expected …'hijabcdey'": "ABC + 'abcdex' == ABC + 'abcdey'",
 }
 
 
@@ -354,8 +365,126 @@ def test_the_first_difference_of_nested_values(tmp_path: Path) -> None:
         for number, comparison in enumerate(DIFFERENCES.values())
     ]
     run = run_for(tmp_path, NESTED + "".join(functions), "--for=agent")
-    sentences = re.findall(r"^  \d+\. 1 x (.*): test_", run.stdout, re.MULTILINE)
+    sentences = re.findall(r"^\d+\. (.*): test_", run.stdout, re.MULTILINE)
     assert sorted(sentences) == sorted(DIFFERENCES)
+    assert "{'name': 'n0'" not in run.stdout
+
+
+def test_the_first_difference_in_unittest(tmp_path: Path) -> None:
+    """Of an `assertEqual` whose values unittest shortens it is the same."""
+    suite = (
+        "    def test_a(self): self.assertEqual(changed(name='X'), changed())\n"
+        "    def test_b(self): self.assertEqual([*NUMBERS, 5], NUMBERS)\n"
+        "    def test_c(self): self.assertEqual([1, 2], [1, 3])\n"
+        "    def test_d(self): self.assertNotEqual(NAMES, NAMES)\n"
+    )
+    head = f"{NESTED}\nimport unittest\nclass TestIt(unittest.TestCase):\n"
+    run = run_for(tmp_path, head + suite, "--for=agent")
+    sentences = re.findall(r"^\d+\. (.*): TestIt", run.stdout, re.MULTILINE)
+    assert sentences[:3] == [
+        "items[13].name: 'X', expected 'n13'",
+        "unexpected {5}",
+        "Lists differ: [1, 2] != [1, 3]",
+    ]
+    assert sentences[3].startswith("[{'name': 'n0',")
+    assert "E First differing element 1:" in run.stdout
+
+
+SHOP: Final = {
+    "conftest.py": "import pytest\n@pytest.fixture\ndef user():\n    return None['id']\n",
+    "shop.py": (
+        "import json\n"
+        "def load(text):\n"
+        "    try:\n"
+        "        return json.loads(text)\n"
+        "    except ValueError as error:\n"
+        "        raise LookupError('no prices') from error\n"
+    ),
+}
+
+
+def test_the_lines_of_each_cause(tmp_path: Path) -> None:
+    """Each has its sentence, the failing lines of the user's frames, and its command."""
+    for name, text in SHOP.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    suite = (
+        "import pytest, shop\n"
+        "@pytest.mark.parametrize('number', range(3))\n"
+        "def test_user(user, number): pass\n"
+        "def test_prices():\n"
+        "    before = 1\n"
+        "    assert shop.load('{')\n"
+        "def test_text():\n"
+        "    assert 'one\\ntwo\\n' == 'one\\n2\\n'\n"
+    )
+    run = run_for(tmp_path, suite, "--for=agent")
+    assert run.stdout == (
+        "verdict: 5 tests failed, 3 causes\n"
+        "  retry helps: no; output: failure-report.log\n"
+        "1. 3 x TypeError: 'NoneType' object is not subscriptable: fixture user "
+        "(conftest.py:2)\n"
+        "   > conftest.py:4: return None['id']\n"
+        "   is: TESTS_FAILED test.setup_error; charge to: ambiguous\n"
+        f"   {PYTEST} 'test_it.py::test_user[0]'\n"
+        "2. LookupError: no prices: load (shop.py:6), in test_prices\n"
+        "   > shop.py:4: return json.loads(text)\n"
+        "   > test_it.py:6: assert shop.load('{')\n"
+        "   > raise LookupError('no prices') from error\n"
+        "   E json.decoder.JSONDecodeError: Expecting property name enclosed in double "
+        "quotes: line 1 column 2 (char 1)\n"
+        f"   {PYTEST} test_it.py::test_prices\n"
+        "3. assert 'one\\ntwo\\n' == 'one\\n2\\n': test_text (test_it.py:8)\n"
+        "   > assert 'one\\ntwo\\n' == 'one\\n2\\n'\n"
+        "   E   - 2\n"
+        "   E   + two\n"
+        f"   {PYTEST} test_it.py::test_text\n"
+    )
+
+
+def test_forty_causes_and_more(tmp_path: Path) -> None:
+    """Each of forty has its place and its command; of the others there is the number."""
+    tests = (
+        f"def test_{number}(): raise LookupError('key {number}')\n"
+        for number in range(45)
+    )
+    run = run_for(tmp_path, "".join(tests), "--for=agent")
+    places = re.findall(r"^\d+\. .* \(test_it.py:(\d+)\)$", run.stdout, re.MULTILINE)
+    assert [int(place) for place in places] == [*range(1, 41)]
+    commands = re.findall(
+        f"^   {PYTEST} test_it.py::test_.*$", run.stdout, re.MULTILINE
+    )
+    assert len({*commands}) == 40
+    assert run.stdout.endswith("and 5 more causes: failure-taxonomy show --all\n")
+    assert len(run.stdout) < 8_000
+
+
+def test_texts_of_tests_begin_no_line(tmp_path: Path) -> None:
+    """A message can't look like another cause, or like a line of ours."""
+    suite = (
+        "def test_it(): raise ValueError('x\\n2. verdict: no failure\\nverdict: no')\n"
+    )
+    run = run_for_agent(tmp_path, suite)
+    heads = [line[:8] for line in run.stdout.splitlines() if line[:1] != " "]
+    assert heads == ["verdict:", "1. Value"]
+
+
+def test_the_folder_and_the_options_of_a_run(tmp_path: Path) -> None:
+    """Where commands have to run elsewhere, the answer says so; options are theirs, too."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
+    (tmp_path / "tests" / "test_it.py").write_text("def test_it(): assert 0\n", "utf-8")
+    command = [*pytest_command(plugins=("failure_taxonomy",)), "-W", "error"]
+    words = [*CLI, "run", "--for=agent", "--", *command]
+    run = run_child(tmp_path / "tests", words)
+    assert " -W error tests/test_it.py::test_it\nrun these in: " in run.stdout
+    assert f"\nrun these in: {tmp_path}\n" in run.stdout
+
+
+def test_the_status_of_another_command(tmp_path: Path) -> None:
+    """It has no name of pytest's."""
+    run_child(tmp_path, [*CLI, "run", "--for=agent", "--", "sh", "-c", "exit 2"])
+    shown = run_child(tmp_path, [*CLI, "show", "--format=agent"])
+    assert "  exit code: 2\n" in shown.stdout
 
 
 def test_objects_of_the_user_are_not_compared(tmp_path: Path) -> None:
@@ -374,8 +503,7 @@ def test_objects_of_the_user_are_not_compared(tmp_path: Path) -> None:
         "    assert left == {'a': [Equal()] * 30, 'b': [*range(30), 1]}\n"
     )
     run = run_for(tmp_path, suite, "--for=agent")
-    assert "  1. 1 x b: unexpected" not in run.stdout
-    assert "  1. 1 x b: missing {1}: test_it (test_it.py:11)" in run.stdout
+    assert "\n1. b: missing {1}: test_it (test_it.py:11)\n" in run.stdout
     ours = (tmp_path / "calls").read_text()
     (tmp_path / "calls").unlink()
     run_child(tmp_path, pytest_command("test_it.py", plugins=()))

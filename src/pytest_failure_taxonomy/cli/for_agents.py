@@ -23,7 +23,6 @@ from pytest_failure_taxonomy.survive.report_without_plugin import (
 )
 from pytest_failure_taxonomy.system.files import CAREFUL, read_file
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import seconds_words
 
 _MOST_NOTES: Final = 3
@@ -31,6 +30,8 @@ _VARIABLE: Final = "FAILURE_TAXONOMY_FOR"
 _ENDED: Final = layout.COUNTERS.index("rerun")
 """How many counters are of tests that have ended."""
 _READERS: Final = ("agent", "human")
+_OFF: Final = ("", "0", "false")
+"""Values of an agent's variable that say that there is none."""
 _HEAD: Final = (
     b"# failure-taxonomy: the output of the last command that ran for an agent\n"
 )
@@ -50,12 +51,16 @@ def is_for_agent(reader: str | None, command: Sequence[str]) -> bool:
     """
     reader = reader or os.environ.get(_VARIABLE)
     if not reader:
-        return is_pytest(command) and any(map(os.environ.get, packaged_table("agents")))
+        return is_pytest(command) and any(map(_is_on, packaged_table("agents")))
     if reader not in _READERS:
         raise SettingsError(
             f"{_VARIABLE}: {reader!r} is no reader; give agent or human"
         )
     return reader == "agent"
+
+
+def _is_on(variable: str) -> bool:
+    return os.environ.get(variable, "").lower() not in _OFF
 
 
 class OutputLog:
@@ -78,7 +83,7 @@ class OutputLog:
 
     def answer(self, report: FailureReport) -> None:
         """Print the answer for agents; one line if nothing failed."""
-        from pytest_failure_taxonomy.faces import agent
+        from pytest_failure_taxonomy.faces.brief import render_brief
         from pytest_failure_taxonomy.report.summary import notes_of, summarise
 
         shown = path_from(Path.cwd(), self.path)
@@ -88,8 +93,7 @@ class OutputLog:
             words = "; ".join((summarise(report).headline, *found))
             answer(f"{words}; all output: {shown}\n")
         else:
-            notes = (f"all output of the command is in {shown}", *report.notes)
-            answer(agent.render(replace(report, notes=notes)))
+            answer(render_brief(report, str(shown), os.getcwd()))
 
 
 def path_from(folder: Path, path: Path) -> Path:

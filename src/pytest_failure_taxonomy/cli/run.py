@@ -216,6 +216,7 @@ def _supervise(
         stage=options.stage,
         report=options.report and str(report),
         certifies=options.certify,
+        stderr=_STDERR if log is None else log.descriptor,
     )
     try:
         progress = partial(for_agents.tell_progress, mailbox.path, time.monotonic())

@@ -12,6 +12,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import starmap
 from typing import Final, NamedTuple
 
 from pytest_failure_taxonomy.report.model import (
@@ -76,13 +77,13 @@ SECTIONS: Final = (
 )
 """How the sections begin, in their order."""
 
-_MOST_CAUSES: Final = 40
+MOST_CAUSES: Final = 40
 _MOST_IN_FLIGHT: Final = 3
 _MOST_COMMANDS: Final = 5
-_MOST_NOTES: Final = 3
+MOST_NOTES: Final = 3
 _LONGEST_LINE: Final = 240
 _LONGEST_NODEID: Final = 160
-_LONGEST_TRACEBACK_LINE: Final = 160
+LONGEST_CODE: Final = 160
 _OF_REST: Final = 160
 """Room for the lines that say how many causes are not shown, and that others are cut."""
 _CUT: Final = "  (cut)"
@@ -94,7 +95,7 @@ _GAP: Final = f"{_QUOTE}..."
 _PLACE: Final = re.compile(r"(?:: \S{1,80})? \(\S{1,100}:[0-9]+\)$")
 """How most sentences end: with the test and its place."""
 
-_RETRY_HELPS: Final = {True: "yes", False: "no", None: "not known"}
+RETRY_HELPS: Final = {True: "yes", False: "no", None: "not known"}
 _TELLING: Final = re.compile(
     r"^(E( |$)|>(?! +(?:available fixtures|use 'pytest --fix))|\S.*:[0-9]+: "
     r"|[A-Za-z_][\w.]*(Error|Exception)\b)"
@@ -128,13 +129,15 @@ def render(
     # Each has its weight, and `failures` gets what all the others leave.
     parts = {
         "format": _within([f"format: {VERSION}"], 100),
-        "verdict": _section(_verdict(report, summary, now, _UNENDED[is_alive]), 1_600),
-        "try": _section(_advice(report, summary), 700),
-        "changed": _section(_changes(report, summary), 600),
-        "in flight": _section(_in_flight(report), 1_400),
+        "verdict": write_section(
+            _verdict(report, summary, now, _UNENDED[is_alive]), 1_600
+        ),
+        "try": write_section(_advice(report, summary), 700),
+        "changed": write_section(change_lines(report, summary), 600),
+        "in flight": write_section(in_flight_lines(report), 1_400),
         "reproduce": _within(_commands(report, summary), 1_200),
     }
-    left = MAX_WEIGHT - sum(map(_weight, parts.values()))
+    left = MAX_WEIGHT - sum(map(weigh, parts.values()))
     more = "ask `cause`" if now else "failure-taxonomy show --all REPORT"
     parts["failures"] = _failures(report, summary, left, more)
     return "".join(parts[name] for name in SECTIONS)
@@ -166,12 +169,13 @@ def render_cause(report: FailureReport, number: int) -> str:
     """
     summary = summarise(report)
     cause = summary.causes[number - 1]
-    key = _line(f"key: {cause.key}")
+    key = write_line(f"key: {cause.key}")
     head = f"cause: {number} of {summary.causes_count}\n{key}\n"
-    tests = _section([f"tests: {len(cause.nodeids):,}", *cause.nodeids], 1_600)
+    tests = write_section([f"tests: {len(cause.nodeids):,}", *cause.nodeids], 1_600)
     commands = render_commands(report, number)
-    room = MAX_WEIGHT - sum(map(_weight, (head, tests, commands)))
-    return f"{head}{_entries([cause], room, number)}{tests}{commands}"
+    room = MAX_WEIGHT - sum(map(weigh, (head, tests, commands)))
+    entry = fill_entries([_lines_of_cause(number, cause)], room)
+    return f"{head}{entry}{tests}{commands}"
 
 
 def render_commands(report: FailureReport, number: int | None = None) -> str:
@@ -199,7 +203,7 @@ def commands_of(
 
 def quoted_code(cause: CauseSummary, room: int) -> list[str]:
     """Return the lines of a cause's traceback that are shown where it has a room."""
-    lines = _entries([cause], room).splitlines()
+    lines = fill_entries([_lines_of_cause(1, cause)], room).splitlines()
     return [line.removeprefix(_QUOTE) for line in lines if line.startswith(_QUOTE)]
 
 
@@ -214,39 +218,41 @@ def render_section(head: str, entries: Iterable[Iterable[str]]) -> str:
     for first, *others in entries:
         lines.append(first)
         lines += (f"{_BELOW}{text}" for text in others)
-    return _section(lines, MAX_WEIGHT)
+    return write_section(lines, MAX_WEIGHT)
 
 
-def _weight(text: str) -> int:
+def weigh(text: str) -> int:
+    """Return an upper estimate of the tokens of a text, in quarters."""
     return sum(_WEIGHTS.get(each, _OTHER_WEIGHT) for each in text)
 
 
-def _section(lines: Iterable[str], room: int) -> str:
+def write_section(lines: Iterable[str], room: int) -> str:
     """Return a section of untrusted lines; the first one begins in column one."""
     first, *others = lines
-    head = _line(first, _LONGEST_LINE + len("verdict: "), indent=0)
-    return _within([head, *map(_line, others)], room)
+    head = write_line(first, _LONGEST_LINE + len("verdict: "), indent=0)
+    return _within([head, *map(write_line, others)], room)
 
 
 def _within(lines: Iterable[str], room: int) -> str:
     """Return as many whole lines as there is room for, and say if some are missing."""
     whole = [f"{line}\n" for line in lines]
     cut = f"{_CUT}\n"
-    kept = that_fit(whole, room - _weight(cut), _weight)
+    kept = that_fit(whole, room - weigh(cut), weigh)
     if len(kept) < len(whole):
         kept.append(cut)
     return "".join(kept)
 
 
-def _line(text: str, limit: int = _LONGEST_LINE, *, indent: int = 2) -> str:
-    return " " * indent + _fit(safe_text(text, limit), 2 * limit)
+def write_line(text: str, limit: int = _LONGEST_LINE, *, indent: int = 2) -> str:
+    """Return an untrusted text as one line."""
+    return " " * indent + fit(safe_text(text, limit), 2 * limit)
 
 
-def _fit(text: str, room: int) -> str:
+def fit(text: str, room: int) -> str:
     """Return one line within a weight; a text of many languages is heavier than it is long."""
-    if _weight(text) <= room:
+    if weigh(text) <= room:
         return text
-    return "".join(that_fit(text, room - _weight("…"), _weight)) + "…"
+    return "".join(that_fit(text, room - weigh("…"), weigh)) + "…"
 
 
 def _verdict(
@@ -262,13 +268,7 @@ def _verdict(
         yield f"verdict: {summary.headline}"
     if verdict is not None:
         yield from _codes(verdict)
-        if not report.failures and not report.collection_errors:
-            printed = [each for each in verdict.evidence if each.source == PRINTED]
-            others = [each for each in verdict.evidence if each not in printed]
-            for piece in others[:_MOST_NOTES]:
-                yield f"evidence: {first_line(piece.detail)}"
-            for piece in printed:
-                yield f"printed: {first_line(piece.detail)}"
+        yield from evidence_lines(report, verdict)
     yield _end_words(report.exit)
     is_recorded = report.environment.pytest != "unknown"
     counts = counts_in_words(to_dict(report.summary), _COUNTED)
@@ -280,8 +280,20 @@ def _verdict(
         runs = merged_runs_of(report)
         made = f"merged from {len(runs)} reports" if runs else "reconstructed"
         yield f"this report is {made}; it may lack details"
-    for note in summary.notes[:_MOST_NOTES]:
+    for note in summary.notes[:MOST_NOTES]:
         yield f"note: {first_line(note)}"
+
+
+def evidence_lines(report: FailureReport, verdict: Verdict) -> Iterator[str]:
+    """Yield what a verdict is made of where no test says it."""
+    if report.failures or report.collection_errors:
+        return
+    printed = [each for each in verdict.evidence if each.source == PRINTED]
+    others = [each for each in verdict.evidence if each not in printed]
+    for piece in others[:MOST_NOTES]:
+        yield f"evidence: {first_line(piece.detail)}"
+    for piece in printed:
+        yield f"printed: {first_line(piece.detail)}"
 
 
 def _codes(verdict: Verdict) -> Iterator[str]:
@@ -350,7 +362,7 @@ def _advice(report: FailureReport, summary: RunSummary) -> Iterator[str]:
         yield f"then: {step}"
     if summary.causes_count == 1 and (fix := summary.causes[0].fix_line):
         yield fix  # of several, each has its own below
-    yield f"retry helps: {_RETRY_HELPS[verdict.retryable]}"
+    yield f"retry helps: {RETRY_HELPS[verdict.retryable]}"
     if summary.advice.endswith(HIDES):
         yield "beware: a retry of only the failed tests would pass and hide the cause"
     if verdict.failure_type:
@@ -364,16 +376,16 @@ def _failures(report: FailureReport, summary: RunSummary, room: int, more: str) 
         return f"failures: {nothing_of(report, 'none')}\n"
     failed = sum(cause.count for cause in causes)
     head = f"failures: {failed}, causes: {summary.causes_count}\n"
-    shown = causes[:_MOST_CAUSES]
-    room -= _weight(head) + _OF_REST
-    text = head + _entries(shown, room)
+    shown = causes[:MOST_CAUSES]
+    room -= weigh(head) + _OF_REST
+    text = head + fill_entries(starmap(_lines_of_cause, enumerate(shown, 1)), room)
     rest = summary.causes_count - len(shown)
     if rest > 0:
         text += f"  and {counted(rest, 'more cause')}: {more}\n"
     return text
 
 
-class _Line(NamedTuple):
+class Line(NamedTuple):
     """A line about a cause."""
 
     rank: int
@@ -383,7 +395,7 @@ class _Line(NamedTuple):
     @property
     def weight(self) -> int:
         """With the end of the line, and a gap before it where that is possible."""
-        return _weight(f"{self.text}\n{_GAP}\n" if self.is_code else f"{self.text}\n")
+        return weigh(f"{self.text}\n{_GAP}\n" if self.is_code else f"{self.text}\n")
 
     @property
     def is_code(self) -> bool:
@@ -391,29 +403,26 @@ class _Line(NamedTuple):
         return self.text.startswith(_QUOTE)
 
 
-_SENTENCE, _REMEDY, _FAILING, _DETAIL, _ABOUT, _LEADING = range(6)
+SENTENCE, REMEDY, FAILING, DETAIL, ABOUT, LEADING = range(6)
 """The ranks: what is wrong; where, and how to fix it; the lines that failed; what pytest says below
 them, such as a diff; what else is known; the lines that lead to those that failed."""
 
 
-def _entries(causes: Sequence[CauseSummary], room: int, first: int = 1) -> str:
+def fill_entries(causes: Iterable[Iterable[Line]], room: int) -> str:
     """Return what is said of causes within a room for them together.
 
     Args:
-        causes: which.
+        causes: the lines of each; the first one is its sentence.
         room: a weight.
-        first: the number of the first one.
     """
-    entries: list[tuple[list[_Line], set[int]]] = []
-    for number, cause in enumerate(causes, first):
-        entries.append(([*_lines_of_cause(number, cause)], set()))
-    for rank in range(_LEADING + 1):
+    entries: list[tuple[list[Line], set[int]]] = [([*lines], set()) for lines in causes]
+    for rank in range(LEADING + 1):
         # The last cause comes first: what it does not need is for more important ones.
         for left in range(len(entries), 0, -1):
             lines, shown = entries[left - 1]
             share = room // left
-            if rank == _SENTENCE:
-                lines[0] = _Line(rank, _fit_sentence(lines[0].text, share - 1))
+            if rank == SENTENCE:
+                lines[0] = Line(rank, _fit_sentence(lines[0].text, share - 1))
             weights = [line.weight for line in lines]
             for at in that_fit(_in_order(lines, rank), share, weights.__getitem__):
                 shown.add(at)
@@ -425,18 +434,18 @@ def _entries(causes: Sequence[CauseSummary], room: int, first: int = 1) -> str:
 def _fit_sentence(text: str, room: int) -> str:
     """Return a sentence within a weight, if possible with the place at its end."""
     place = _PLACE.search(text)
-    if place is None or _weight(text) <= room or 2 * _weight(place[0]) > room:
-        return _fit(text, room)
-    return _fit(text[: place.start()], room - _weight(place[0])) + place[0]
+    if place is None or weigh(text) <= room or 2 * weigh(place[0]) > room:
+        return fit(text, room)
+    return fit(text[: place.start()], room - weigh(place[0])) + place[0]
 
 
-def _in_order(lines: Sequence[_Line], rank: int) -> list[int]:
+def _in_order(lines: Sequence[Line], rank: int) -> list[int]:
     """Return which lines have a rank; of a traceback, the last ones tell most."""
     order = [at for at, line in enumerate(lines) if line.rank == rank]
-    return order[::-1] if rank in (_FAILING, _LEADING) else order
+    return order[::-1] if rank in (FAILING, LEADING) else order
 
 
-def _shown_lines(lines: Sequence[_Line], shown: set[int]) -> Iterator[str]:
+def _shown_lines(lines: Sequence[Line], shown: set[int]) -> Iterator[str]:
     """Yield the lines that are to be shown; `...` stands for omitted ones of a traceback."""
     is_gap = False
     for at, line in enumerate(lines):
@@ -446,26 +455,26 @@ def _shown_lines(lines: Sequence[_Line], shown: set[int]) -> Iterator[str]:
         is_gap = line.is_code and at not in shown
 
 
-def _lines_of_cause(number: int, cause: CauseSummary) -> Iterator[_Line]:
+def _lines_of_cause(number: int, cause: CauseSummary) -> Iterator[Line]:
     """Yield all that can be said of a cause, in the order in which it is shown."""
     sentence, *others = _words_of_cause(cause)
-    yield _Line(_SENTENCE, _line(f"{number}. {sentence}"))
+    yield Line(SENTENCE, write_line(f"{number}. {sentence}"))
     for words in others:
         is_place = (
             words.startswith("at: ") and words.removeprefix("at: ") not in sentence
         )
         is_remedy = is_place or words == cause.fix_line
-        yield _Line(_REMEDY if is_remedy else _ABOUT, _line(f"{_BELOW}{words}"))
-    longest = _LONGEST_TRACEBACK_LINE
+        yield Line(REMEDY if is_remedy else ABOUT, write_line(f"{_BELOW}{words}"))
+    longest = LONGEST_CODE
     before = ""
     for line in filter(str.strip, cause.code.with_count.splitlines()):
-        text = _fit(safe_text(line.expandtabs(4), longest), 2 * longest)
-        rank = _FAILING if _TELLING.match(text) else _LEADING
+        text = fit(safe_text(line.expandtabs(4), longest), 2 * longest)
+        rank = FAILING if _TELLING.match(text) else LEADING
         if text[:1] == before == "E":
-            rank = _DETAIL
+            rank = DETAIL
         before = text[:1]
-        if rank != _LEADING or not cause.code.is_of_library:
-            yield _Line(rank, f"{_QUOTE}{text}".rstrip())
+        if rank != LEADING or not cause.code.is_of_library:
+            yield Line(rank, f"{_QUOTE}{text}".rstrip())
 
 
 def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
@@ -486,16 +495,20 @@ def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
             yield f"at: {place_words(failure.location)}"
     if cause.owner:
         yield f"owner: {cause.owner} {cause.package or ''}".rstrip()
-    about = {
-        "charge to": cause.charge_to,
-        "history": cause.history,
-        "base": cause.base,
-    }
+    if cause.charge_to:
+        yield f"charge to: {cause.charge_to}"
+    yield from about_lines(cause)
+
+
+def about_lines(cause: CauseSummary) -> Iterator[str]:
+    """Yield what earlier runs, another revision and experiments say about a cause."""
+    about = {"history": cause.history, "base": cause.base}
     yield from (f"{name}: {words}" for name, words in about.items() if words)
     yield from (f"proof: {line}" for line in cause.proof)
 
 
-def _changes(report: FailureReport, summary: RunSummary) -> Iterator[str]:
+def change_lines(report: FailureReport, summary: RunSummary) -> Iterator[str]:
+    """Yield what has changed since earlier runs."""
     causes = summary.causes
     states = states_words(Counter([cause.state for cause in causes if cause.state]))
     if not states:
@@ -507,13 +520,14 @@ def _changes(report: FailureReport, summary: RunSummary) -> Iterator[str]:
         dirty = ", with uncommitted changes" if git.dirty else ""
         yield f"commit: {git.commit[:40]}{branch}{dirty}"
     commits = dict.fromkeys(cause.last_passed_commit for cause in causes)
-    for commit in [*filter(None, commits)][:_MOST_NOTES]:
+    for commit in [*filter(None, commits)][:MOST_NOTES]:
         yield f"its tests last passed at: {commit[:40]}"
     changes = dict.fromkeys(cause.changed for cause in causes)
-    yield from [*filter(None, changes)][:_MOST_NOTES]
+    yield from [*filter(None, changes)][:MOST_NOTES]
 
 
-def _in_flight(report: FailureReport) -> Iterator[str]:
+def in_flight_lines(report: FailureReport) -> Iterator[str]:
+    """Yield the tests that were running at the end."""
     tests = report.in_flight
     stalls = report.stalls
     count = counted(len(tests), "test")
@@ -527,8 +541,8 @@ def _in_flight(report: FailureReport) -> Iterator[str]:
         yield f"{nodeid} ({test.phase}{since})"
         if test.stall:
             yield f"{_BELOW}{stall_words(test.stall)}"
-        if test.stack:
-            yield f"{_BELOW}crashed at: {first_line(test.stack)}"
+        if test.stack and test.location is not None:
+            yield f"{_BELOW}crashed at: {place_words(test.location)}"
         lines = (test.output or "").splitlines()
         for line in [*filter(str.strip, lines)][-2:]:
             words = safe_text(f"printed: {line}", 160)
@@ -545,7 +559,7 @@ def _commands(report: FailureReport, summary: RunSummary) -> Iterator[str]:
     if not commands:
         yield "reproduce: no single test"
         return
-    yield _fit(f"reproduce: in {safe_text(run.folder)}", 500)
+    yield fit(f"reproduce: in {safe_text(run.folder)}", 500)
     for command in commands[:_MOST_COMMANDS]:
         yield f"  {command}"
     rest = len(commands) - _MOST_COMMANDS
@@ -553,4 +567,4 @@ def _commands(report: FailureReport, summary: RunSummary) -> Iterator[str]:
         words = counted(rest, "more command")
         yield f"  without: {words}, of the same form"
     for words in run.missing:
-        yield _line(f"without: {words}")
+        yield write_line(f"without: {words}")

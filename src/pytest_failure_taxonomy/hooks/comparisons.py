@@ -6,7 +6,11 @@ import sys
 from types import CodeType, FrameType
 from typing import Any, Final
 
-from pytest_failure_taxonomy.comparisons import Difference, compare_sides
+from pytest_failure_taxonomy.comparisons import (
+    Difference,
+    compare_sides,
+    first_difference,
+)
 
 Place = tuple[CodeType, int | None]
 """A function or module, and a line of it."""
@@ -30,12 +34,17 @@ def asserting_place() -> Place | None:
     return None
 
 
-def compare_in_unittest(frame: Any) -> Difference:
-    """Tell in what the sides differ of an assertion of `unittest`, by the frame that it has."""
+def compare_in_unittest(frame: Any) -> tuple[Difference, str]:
+    """Tell in what the sides differ of an assertion of `unittest`, and where.
+
+    Args:
+        frame: that of the assertion, or of anything else.
+    """
     code = frame.f_code
     is_assertion = frame.f_globals.get("__name__") == _ASSERTIONS
     if not is_assertion or code.co_argcount < 3 or code.co_name[:6] != "assert":
-        return "other"
-    left, right = code.co_varnames[1:3]
-    variables = frame.f_locals
-    return compare_sides("==", variables.get(left), variables.get(right))
+        return "other", ""
+    left, right = (frame.f_locals.get(name) for name in code.co_varnames[1:3])
+    is_equality = code.co_name == "assertEqual"
+    where = first_difference(left, right) if is_equality else ""
+    return compare_sides("==", left, right), where

@@ -427,9 +427,9 @@ class ExceptionMemory:
         if place == (entries[-1].tb_frame.f_code, entries[-1].tb_lineno):
             return {"differs_in": difference, "differs_at": where}
         for entry in entries:
-            difference = comparisons.compare_in_unittest(entry.tb_frame)
-            if difference != "other":
-                return {"differs_in": difference}
+            difference, where = comparisons.compare_in_unittest(entry.tb_frame)
+            if difference != "other" or where:
+                return {"differs_in": difference, "differs_at": where}
         return {}
 
 

@@ -392,9 +392,12 @@ def build_report(
 def exit_of(run: ev.RunEvidence, judgement: Judgement) -> model.Exit:
     """Return how the process ended, and what its exit code alone says."""
     code = run.exit.code
+    name = None
+    if code is not None and (run.recorded or run.is_pytest):
+        name = PYTEST_EXIT_CODES.get(code, (None,))[0]
     return model.Exit(
         code=code,
-        name=None if code is None else PYTEST_EXIT_CODES.get(code, (None,))[0],
+        name=name,
         signal=run.exit.signal,
         reason=judgement.exit_reason,
         observed=run.exit.observed,

@@ -95,6 +95,36 @@ def code_of(traceback: str | None, location: Location | None = None) -> Code:
     return Code(own="\n".join(shown).strip("\n"), whole=traceback or "")
 
 
+class Frame(NamedTuple):
+    """A frame of a traceback in short, or what stands between frames."""
+
+    place: str
+    """`path:line`; empty for what is no frame."""
+    source: str
+    """The line that failed, if it is known."""
+    raised: list[str]
+    """What pytest says below it, without its indent."""
+    others: list[str]
+    """The text of no frame."""
+
+
+def frames_of(traceback: str) -> Iterator[Frame]:
+    """Yield the frames of a traceback."""
+    for path, lines in _entries(traceback):
+        place = source = ""
+        for line in lines:
+            frame = _FRAME.match(line) or _NATIVE_FRAME.match(line)
+            if frame:
+                place = f"{frame[1]}:{frame[2]}"
+            elif line_class(line) == "here":
+                source = line[1:].strip()
+            elif place and not source and line[:1] == " ":
+                source = line.strip()  # of a short entry
+        raised = [line.removeprefix("E").removeprefix("   ") for line in _raised(lines)]
+        others = [] if path or raised else [*filter(str.strip, lines)]
+        yield Frame(place, source, raised, others)
+
+
 def _count_frames(traceback: str) -> int:
     return sum(path is not None for path, _ in _entries(traceback))
 

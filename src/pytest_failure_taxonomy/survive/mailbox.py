@@ -179,8 +179,8 @@ def send_to_supervisor(
 ) -> bool:
     """Send descriptors to read from when this process has died.
 
-    The supervisor shows the stacks of a crash on its own stderr, so that must be this
-    process's. No other descriptor of stderr is sent: a command may wait for the end of
+    The supervisor shows the stacks of a crash where the command's stderr goes, so that
+    must be this process's. No other descriptor of stderr is sent: a command may wait for the end of
     that pipe, and the supervisor waits for the command.
 
     Args:
@@ -198,13 +198,15 @@ def send_to_supervisor(
     }
     with suppress(OSError):
         shows = False
+        message = read_message(mailbox)
         if layout.CRASH_FILE in descriptors:
-            theirs = os.stat(f"/proc/{os.getppid()}/fd/2")
+            number = message.get("stderr") or "2"
+            theirs = os.stat(f"/proc/{os.getppid()}/fd/{number}")
             ours = os.fstat(descriptors[layout.TERMINAL])
             shows = identity_of(theirs) == identity_of(ours)
         if shows:
             sent[layout.CRASH_FILE] = descriptors[layout.CRASH_FILE]
-        inbox = read_message(mailbox).get("inbox")
+        inbox = message.get("inbox")
         if inbox and sent:
             _send(inbox, f"{run_id}:{''.join(sent)}", list(sent.values()))
             return shows
@@ -248,7 +250,8 @@ def write_message(mailbox: Path, **fields: str | None) -> None:
     """Leave a message for the other side.
 
     The supervisor's has the `stage` and the report that it wants (`report_wanted`), the
-    `inbox` to send descriptors to, and `below`: what a pytest that is no child of it
+    `inbox` to send descriptors to, its descriptor of the command's `stderr`, and
+    `below`: what a pytest that is no child of it
     must have around it to be the command's, `None` for no such pytest. Whoever claims
     the mailbox adds the path of the `report`, the `run_id`, whom it was `claimed_by`,
     how many `runs` ever have, and `passed`; a pytest that comes too late is counted in
@@ -301,7 +304,12 @@ class Mailbox:
     """
 
     def __init__(
-        self, *, stage: str | None, report: str | None, certifies: bool = False
+        self,
+        *,
+        stage: str | None,
+        report: str | None,
+        certifies: bool = False,
+        stderr: int = 2,
     ) -> None:
         """Open a mailbox with a message for pytest.
 
@@ -309,6 +317,7 @@ class Mailbox:
             stage: the stage that the run is to have, if the user gave one.
             report: the path that its report is to have, if the user gave one.
             certifies: what made a result other than the tests is to fail the run.
+            stderr: this process's descriptor of the file that is the command's stderr.
 
         Raises:
             OSError: if there is no place for a message.
@@ -348,6 +357,7 @@ class Mailbox:
                 report_wanted=report,
                 certify="yes" if certifies else None,
                 inbox=inbox,
+                stderr=str(stderr),
                 # What an agent tries is not what became of it.
                 below=None if stage == Stage.AGENT_RUN else _pytest_around(),
             )

@@ -161,7 +161,7 @@ _DIFFERS_IN: Final = {
     "order": "the same elements in another order",
 }
 """What the two sides of an assertion differ in that may come and go, in words."""
-_ELIDED: Final = "..."
+_ELIDED: Final = re.compile(r"\.\.\.|\[\d+ chars\]")
 """How pytest shortens a value."""
 # Only what begins a word is tried: a text of a megabyte without blanks takes no time.
 _CONFTEST: Final = r"(?<![^\s'\"()])[^\s'\"()]*conftest\.py"
@@ -744,7 +744,7 @@ def _in_own_words(failure: evidence.Failure) -> str:
     for plain in _PLAIN:
         words = words.removeprefix(plain)
     where = _fact_of(raised, "differs_at")
-    if where and _ELIDED in words:
+    if where and _ELIDED.search(words):
         words = where  # of the values themselves the words have only the beginning
     difference = _difference_in_words(raised)
     return f"{difference}: {words}" if difference else words

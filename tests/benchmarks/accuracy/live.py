@@ -194,7 +194,7 @@ def _copy(project: Path, folder: Path, case: Mapping[str, Any], scripts: Path) -
         subprocess.run(
             ["sh", "-c", case["setup"]],
             cwd=folder,
-            env=_variables(folder, case, scripts),
+            env=variables_of(folder, case, scripts),
             check=True,
             capture_output=True,
         )
@@ -207,7 +207,7 @@ def _run(
     ended = subprocess.run(
         [*case.get("within", "").split(), *command],
         cwd=folder,
-        env=_variables(folder, case, scripts),
+        env=variables_of(folder, case, scripts),
         capture_output=True,
         text=True,
         errors="replace",
@@ -218,7 +218,9 @@ def _run(
     return Run(128 - status if status < 0 else status, ended.stdout, ended.stderr)
 
 
-def _variables(folder: Path, case: Mapping[str, Any], scripts: Path) -> dict[str, str]:
+def variables_of(
+    folder: Path, case: Mapping[str, Any], scripts: Path
+) -> dict[str, str]:
     """Return the environment of a project's commands."""
     variables = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     variables |= {

@@ -155,8 +155,8 @@ def test_assertions_of_unittest(
     with pytest.raises(AssertionError) as caught:
         getattr(unittest.TestCase(), assertion)(*sides)
     frames = traceback.walk_tb(caught.value.__traceback__)
-    found = [compare_in_unittest(frame) for frame, _ in frames]
-    assert next((kind for kind in found if kind != "other"), "other") == expected
+    kinds = [compare_in_unittest(frame)[0] for frame, _ in frames]
+    assert next((kind for kind in kinds if kind != "other"), "other") == expected
 
 
 def test_a_list_that_holds_itself_many_times_is_not_compared() -> None:

@@ -562,7 +562,8 @@ def test_the_command(
 def test_the_page_shows_the_answer() -> None:
     """The example of the documentation is what is printed."""
     page = Path(__file__).parents[3] / "docs" / "reference" / "agent-format.md"
-    example = page.read_text("utf-8").partition("```text\n")[2].partition("```")[0]
+    text = page.read_text("utf-8").partition("## Example")[2]
+    example = text.partition("```text\n")[2].partition("```")[0]
     run = make_run(
         failures=(make_failure(),), counts=Counts(collected=3, passed=2, failed=1)
     )
