@@ -71,7 +71,7 @@ def test_all_problems_of_all_files_are_told(tmp_path: Path) -> None:
     lines = run.stderr.splitlines()
     assert lines[:2] == [f"bad.yaml:{told}" for told in BAD_LINES]
     assert lines[2].startswith(
-        "worse.yaml:1: rules: is the value '1' and not a list; write"
+        "worse.yaml:1: rules: is the value 1 and not a list; write"
     )
     assert lines[3].startswith("report.json: not a report of schema version")
 

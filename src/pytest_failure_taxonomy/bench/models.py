@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Spending
-from pytest_failure_taxonomy.documents.models import ClosedModel
+from pytest_failure_taxonomy.documents.models import ClosedModel, Line
 from pytest_failure_taxonomy.documents.problems import WrongError, nearest, quoted
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import known_kinds
@@ -329,7 +329,8 @@ class BenchCase(ClosedModel):
     max_cost_usd: _NotNegative | None = None
     """The most that the case can cost, if that is known: a run with a cost cap reserves it."""
     fields: dict[str, Any] = Field(default_factory=dict)
-    """The file's entry as a plain dict, which a rubric gets as its `case`."""
+    """The file's entry as a plain dict, which a rubric gets as its `case`. Where `fields` of
+    `bench.yaml` names other fields, it has them by our names, too."""
     path: Path | None = None
     """The file of the case."""
     line: int | None = None
@@ -344,6 +345,8 @@ class BenchCase(ClosedModel):
     _hidden: frozenset[str] = PrivateAttr(default=frozenset())
     """Fields that the system does not see."""
     _is_suspect: bool = PrivateAttr(default=False)
+    _id_in_file: str | None = PrivateAttr(default=None)
+    """The id without the number of the repetition; `None`: the case is not repeated."""
 
     @model_validator(mode="before")
     @classmethod
@@ -359,10 +362,24 @@ class BenchCase(ClosedModel):
         }
         return {**known, "fields": {"id": given.get("case_id"), **fields}}
 
+    @classmethod
+    def of_checked(cls, **values: Any) -> Self:
+        """Return a case of values of the right types, without checking them again.
+
+        There may be a hundred thousand: attributes that are set one by one share a table
+        of their names, and the rest is shared until a case is copied.
+        """
+        case = cls.__new__(cls)
+        for name, field in cls.model_fields.items():
+            object.__setattr__(case, name, values.get(name, field.default))
+        for name, state in _STATE_OF_CHECKED.items():
+            object.__setattr__(case, name, state)
+        return case
+
     @property
-    def id_in_file(self) -> Any:
-        """The `id` of the file, which is the same for all repetitions of the case."""
-        return self.fields.get("id", self.case_id)
+    def id_in_file(self) -> str:
+        """The id of the file, which is the same for all repetitions of the case."""
+        return self._id_in_file or self.case_id
 
     def __getitem__(self, name: str) -> Any:
         """Return a field of the case's file."""
@@ -374,16 +391,16 @@ class BenchCase(ClosedModel):
 
     def as_repetition(self, number: int) -> Self:
         """Return one of several runs of the case, with its own id."""
-        return self.model_copy(
-            update={"case_id": f"{self.id_in_file}#{number}", "repetition": number}
-        )
+        case_id = f"{self.id_in_file}#{number}"
+        case = self.model_copy(update={"case_id": case_id, "repetition": number})
+        case._id_in_file = self.id_in_file  # noqa: SLF001 - of the same class
+        return case
 
     def as_in_file(self) -> Self:
         """Return the case with the id of its file, as systems and rubrics get it."""
-        ending = f"#{self.repetition}"
-        if self.case_id != f"{self.id_in_file}{ending}":
+        if self.case_id == self.id_in_file:
             return self
-        return self.model_copy(update={"case_id": self.case_id.removesuffix(ending)})
+        return self.model_copy(update={"case_id": self.id_in_file})
 
     def for_system(
         self, hidden: Collection[str], spending: Spending, *, is_suspect: bool = False
@@ -428,9 +445,10 @@ class BenchCase(ClosedModel):
             ValueError: An amount is negative or no finite number.
             TypeError: An amount is no number.
         """
-        if self._spending is None:
-            self._spending = Spending()  # the case is in no run
-        self._spending.add(usd, usage)
+        if self._spending is None:  # the case is in no run
+            private = {**(self.__pydantic_private__ or {}), "_spending": Spending()}
+            object.__setattr__(self, "__pydantic_private__", private)
+        cast("Spending", self._spending).add(usd, usage)
 
     @property
     def is_suspect(self) -> bool:
@@ -450,6 +468,11 @@ class BenchCase(ClosedModel):
 
 
 _NOT_IN_FILES = frozenset({"case_id", "fields", "path", "line", "repetition"})
+_STATE_OF_CHECKED: Final = {
+    "__pydantic_fields_set__": set(BenchCase.model_fields),
+    "__pydantic_extra__": None,
+    "__pydantic_private__": BenchCase(case_id="any").__pydantic_private__,
+}
 
 
 class OracleExample(ClosedModel):
@@ -521,6 +544,35 @@ class RetrySettings(ClosedModel):
     """How long to wait before the second call; each further wait is longer."""
 
 
+ROW_NUMBER: Final = "#"
+"""Stands for the number of an entry in its file, where no field has an id."""
+
+
+class CaseFields(ClosedModel):
+    """Which fields of the files hold what the runner needs of a case.
+
+    `None` stands for the field of that name.
+    """
+
+    id: Line | None = None
+    """The id; `#` makes one of the file's name and the number of the entry."""
+    input: Line | None = None
+    """The input of the system."""
+    tags: Line | None = None
+    """The tags: a list, or a text that is split as a cell of CSV is."""
+    timeout_per_case_seconds: Line | None = None
+    """The case's own limit for the system."""
+    rubric_wall_clock_seconds: Line | None = None
+    """The case's own limit for the rubric."""
+    max_cost_usd: Line | None = None
+    """The most that the case can cost."""
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """The names of the files for ours, without those that are the same."""
+        return {ours: name for ours, name in self if name not in (None, ours)}
+
+
 class BenchSettings(ClosedModel):
     """The settings of a `bench.yaml`; every value has a default."""
 
@@ -563,6 +615,8 @@ class BenchSettings(ClosedModel):
     """What a run must reach."""
     hidden: Listed[str] = ()
     """Fields of the cases that rubrics get and the system does not."""
+    fields: CaseFields = CaseFields()
+    """Which fields of the files hold a case's id, input, tags and limits."""
 
     @property
     def is_system_isolated(self) -> bool:

@@ -244,7 +244,8 @@ def _depth(value: Any) -> int:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
-    values = dict(pairs)
+    # Interned: each line of a file of JSON lines has the same keys.
+    values = {sys.intern(key): value for key, value in pairs}
     if len(values) != len(pairs):
         counts = Counter([key for key, _ in pairs])
         twice = next(key for key, count in counts.items() if count > 1)

@@ -60,7 +60,7 @@ class FileModel(ClosedModel):
     """The keys for which a null is a value."""
     most: ClassVar[float] = math.inf
     """The greatest number of any key that is not in `most_of`."""
-    most_of: ClassVar[Mapping[str, int]] = MappingProxyType({})
+    most_of: ClassVar[Mapping[str, float]] = MappingProxyType({})
 
     @field_validator("*", mode="before")
     @classmethod
@@ -166,4 +166,6 @@ def _in_words(error: ErrorDetails, part: Tree) -> str:
     form: str | None = packaged_table("wrong_values")["in_files"].get(error["type"])
     if form is None:
         return f"{given} can't be used ({error['msg']})"
-    return form.format(given=given, **context)
+    sentence = form.format(given=given, **context)
+    is_text = isinstance(part.value, str)
+    return sentence if is_text else sentence.removesuffix(", without quotes")

@@ -172,12 +172,13 @@ class Tree:
             return "a list"
         if isinstance(self.value, dict):
             return "a mapping"
-        if self.node is not None and isinstance(self.node.value, str):
-            return quoted(self.node.value)
         text = str(self.value)
-        if isinstance(self.value, bool):
+        if self.node is not None and isinstance(self.node.value, str):
+            text = self.node.value
+        elif isinstance(self.value, bool):
             text = text.lower()
-        return quoted(text)
+        is_number = isinstance(self.value, int | float)  # or true or false
+        return shortened(text, _MAX_WORD) if is_number else quoted(text)
 
 
 def line_of(node: yaml.Node) -> int:
@@ -199,4 +200,7 @@ def not_a_string(tree: Tree) -> str:
         return "is empty; give it a value or leave it out"
     if isinstance(tree.value, list | dict):
         return f"is {tree.in_words()}, not a string; write one"
-    return f"{tree.in_words()} is not a string; put it in quotes"
+    what = "not a string"
+    if isinstance(tree.value, int | float) and not isinstance(tree.value, bool):
+        what = "a number, not a string"
+    return f"{tree.in_words()} is {what}; put it in quotes"

@@ -45,14 +45,12 @@ GATES = st.none() | st.builds(
 
 def make_class(names: int, repeat: int = 1) -> TaskClass:
     """Return a class of cases, each with its repetitions."""
+    single = [BenchCase(case_id=f"c{name}") for name in range(names)]
+    numbers = range(1, repeat + 1)
     cases = tuple(
-        BenchCase(
-            case_id=f"c{name}" if repeat == 1 else f"c{name}#{number}",
-            repetition=number,
-            fields={"id": f"c{name}"},
-        )
-        for name in range(names)
-        for number in range(1, repeat + 1)
+        case if repeat == 1 else case.as_repetition(number)
+        for case in single
+        for number in numbers
     )
     return TaskClass(
         name="vuln", breakdown_keys=frozenset(), failure_mode_taxonomy={}, cases=cases

@@ -140,7 +140,7 @@ def test_ten_mistakes_are_all_told_with_their_lines(tmp_path: Path) -> None:
             " such as sandbox.database"
         ),
         "7: severity: 'fatal' is unknown; write block, warn or info",
-        "8: nodeid: '12' is not a string; put it in quotes",
+        "8: nodeid: 12 is a number, not a string; put it in quotes",
         (
             "10: kind: sandbox.docker belongs to SANDBOX_ERROR and not to LLM_ERROR;"
             " change one of the two"
@@ -157,7 +157,7 @@ def test_ten_mistakes_are_all_told_with_their_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rule", "problem"),
     [
-        ("reason: 5", "reason: '5' is not a string; put it in quotes"),
+        ("reason: 5", "reason: 5 is a number, not a string; put it in quotes"),
         ("reason:", "reason: is empty; give it a value or leave it out"),
         ("reason: [TIMEOUT]", "reason: is a list, not a string; write one"),
         (
@@ -189,7 +189,7 @@ def test_ten_mistakes_are_all_told_with_their_lines(tmp_path: Path) -> None:
             "message: is longer than 1,000 characters; make several",
         ),
         ("nodeid: ' '", "nodeid: is empty; give it a value or leave it out"),
-        ("owner: true", "owner: 'true' is not a string; put it in quotes"),
+        ("owner: true", "owner: true is not a string; put it in quotes"),
         (
             "retryable: yes",
             "retryable: 'yes' is neither true nor false; write one of them",
@@ -235,9 +235,9 @@ def test_ten_mistakes_are_all_told_with_their_lines(tmp_path: Path) -> None:
             "phase: 'collect' is unknown; write setup, call or teardown",
         ),
         ("code_owner: tests", "code_owner: 'tests' is unknown; did you mean test?"),
-        ("package: 5", "package: '5' is not a string; put it in quotes"),
+        ("package: 5", "package: 5 is a number, not a string; put it in quotes"),
         ("colour: red", "unknown key 'colour'; the keys are name, exception, message,"),
-        ("5: red", "a key '5' is not a string; put it in quotes"),
+        ("5: red", "a key 5 is a number, not a string; put it in quotes"),
         ("[a]: red", "a key is a list, not a string; write one"),
         (
             "phase: !!python/name:os.system x",

@@ -1,20 +1,23 @@
 """Read the cases of a task class, and the examples of its oracle.
 
-YAML is read as a whole, JSON lines and CSV row by row. The entries of a `cases.py` are what its
+YAML and JSON are read as a whole, all else row by row. The entries of a `cases.py` are what its
 function `cases` gives.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import keyword
+import math
 import os
 import re
 import sys
 import traceback
 import types
-from collections.abc import Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -27,17 +30,23 @@ from pytest_failure_taxonomy.bench.answers import json_problem
 from pytest_failure_taxonomy.bench.load.folder import (
     CASE_SUFFIXES,
     CASES_MODULE,
+    DATA_SUFFIXES,
+    METADATA,
     ORACLE_SUFFIXES,
     ClassFolder,
+    suffix_of,
 )
 from pytest_failure_taxonomy.bench.models import (
+    ROW_NUMBER,
     BenchCase,
+    CaseFields,
     Listed,
     OracleExample,
     Seconds,
 )
 from pytest_failure_taxonomy.bench.user_code import describe, ends_run
 from pytest_failure_taxonomy.documents.content import (
+    MAX_DOCUMENT_BYTES,
     parse_value,
     read_text,
     why_no_file,
@@ -58,7 +67,7 @@ from pytest_failure_taxonomy.documents.yaml_files import Form, read_tree
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import value
-from pytest_failure_taxonomy.taxonomy.words import counted
+from pytest_failure_taxonomy.taxonomy.words import counted, listed
 
 MAX_YAML_BYTES: Final = 4 * 1024 * 1024
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
@@ -78,9 +87,11 @@ _TOO_BIG: Final = (
     " row and may be of any size"
 )
 _LINES_RIGHT: Final = "it is text in UTF-8 with one JSON object a line"
+_JSON_RIGHT: Final = "write a list of objects, or .jsonl, which may be of any size"
 _CSV_RIGHT: Final = (
-    "it is CSV in UTF-8, separated by commas, with the names of its columns first"
+    "it is CSV in UTF-8, separated by {}, with the names of its columns first"
 )
+_DELIMITERS: Final = MappingProxyType({".csv": ",", ".tsv": "\t"})
 _JSON: Final = ":json"
 """The end of the name of a column whose cells are JSON."""
 _NUMBERS: Final = frozenset(
@@ -104,19 +115,76 @@ class Entry:
         return str(line) if self.number is None else f"entry {self.number}"
 
 
-def read_entries(folder: ClassFolder, name: str) -> Iterator[Entry]:
+def read_entries(
+    folder: ClassFolder, name: str, columns: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Entry]:
     """Yield the mappings of a file; what is no mapping is added to the file's problems.
 
-    Only a YAML file is held in memory as a whole.
+    Only a file of YAML or JSON is held in memory as a whole.
+
+    Args:
+        folder: The folder of the task class.
+        name: The file's name in it.
+        columns: The names that the file has for ours, where they differ.
     """
-    problems = folder.problems_of(name)
+    path, problems, suffix = (
+        folder.path / name,
+        folder.problems_of(name),
+        suffix_of(name),
+    )
     if name == CASES_MODULE:
-        yield from _generated_entries(folder.path / name, problems)
-        return
-    read = _READERS.get(Path(name).suffix, _read_yaml)
-    with suppress(BenchError):  # it is among the problems
-        for tree in read(folder.path / name, problems):
-            yield Entry(tree=tree, problems=problems)
+        yield from _generated_entries(path, problems)
+    elif suffix in _NUMBERED:
+        yield from _numbered_entries(_NUMBERED[suffix](path, problems), problems)
+    else:
+        trees = (
+            _read_csv(path, problems, columns)
+            if suffix in _DELIMITERS
+            else _READERS[suffix](path, problems)
+        )
+        with suppress(BenchError):  # it is among the problems
+            for tree in trees:
+                yield Entry(tree=tree, problems=problems)
+
+
+def _numbered_entries(values: Iterable[Any], of_file: Problems) -> Iterator[Entry]:
+    """Yield the entries of a file whose lines don't tell them apart."""
+    number = 0
+    for number, row in enumerate(values, start=1):
+        problems, tree = _OfEntry(of_file, number), Tree(value=row, line=0)
+        if isinstance(row, dict):
+            yield Entry(tree=tree, problems=problems, number=number)
+        elif isinstance(row, WrongError):
+            problems.add(None, str(row))
+        else:
+            what = f"{kind_of(tree)} where an entry begins; {_JSON_RIGHT}"
+            problems.add(None, what)
+    if number == 0 and not len(of_file):
+        of_file.add(None, "there is no entry in it; write one a case")
+
+
+def _read_json(path: Path, problems: Problems) -> list[Any]:
+    """Return the elements of a list, which may be the only one in an object."""
+    try:
+        text = read_text(
+            path, problems, right=_JSON_RIGHT, max_bytes=MAX_DOCUMENT_BYTES
+        )
+        value = parse_value(text, _JSON_RIGHT)
+    except BenchError:  # it is among the problems
+        return []
+    except WrongError as error:
+        problems.add(None, str(error))
+        return []
+    lists = [value] if isinstance(value, list) else []
+    if isinstance(value, dict):
+        lists = [part for part in value.values() if isinstance(part, list)]
+    if len(lists) == 1:
+        return lists[0]
+    what = f"an object with {counted(len(lists), 'list')}"
+    if not isinstance(value, dict):
+        what = kind_of(Tree(value=value, line=0))
+    problems.add(None, f"{what} where a list of cases is expected; {_JSON_RIGHT}")
+    return []
 
 
 def _read_yaml(path: Path, problems: Problems) -> Iterator[Tree]:
@@ -160,7 +228,7 @@ def _lines(
         return
     number = 0
     try:
-        with path.open("rb") as file:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             while line := file.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 if len(line) > MAX_LINE_BYTES:
@@ -177,6 +245,8 @@ def _lines(
                         continue
                     text = line.decode("utf-8", "replace")
                 yield number, text
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        problems.add(None, f"not gzip ({error}); compress {path.stem} again")
     except OSError as error:
         problems.add(number or None, f"{why_unread(error)}; {right}")
 
@@ -205,16 +275,24 @@ def _read_json_lines(path: Path, problems: Problems) -> Iterator[Tree]:
 # CSV.
 
 
-def _read_csv(path: Path, problems: Problems) -> Iterator[Tree]:
+def _read_csv(
+    path: Path, problems: Problems, columns: Mapping[str, str]
+) -> Iterator[Tree]:
     before = len(problems)
-    rows = _rows(path, problems)
+    ours = {name: own for own, name in columns.items()}
+    right = _CSV_RIGHT.format("commas" if path.suffix == ".csv" else "tabs")
+    rows = _rows(path, problems, right)
     first = next(rows, None)
     if first is None:
         if len(problems) == before:
-            problems.add(1, f"the file is empty; {_CSV_RIGHT}")
+            problems.add(1, f"the file is empty; {right}")
         return
     line, names = first
     if len(problems) > before or not _check_header(names, line, problems):
+        return
+    id_column = columns.get("id", "id")
+    if id_column not in (*names, ROW_NUMBER):
+        problems.add(line, f"no column is named {shown(id_column)}; {right}")
         return
     has_rows = False
     for line, cells in rows:
@@ -226,7 +304,8 @@ def _read_csv(path: Path, problems: Problems) -> Iterator[Tree]:
                 line, f"{what}; give each column one cell, quoted if it holds a comma"
             )
             continue
-        fields = _fields_of(dict(zip(names, cells, strict=True)), line, problems)
+        row = dict(zip(names, cells, strict=True))
+        fields = _fields_of(row, ours, line, problems)
         if fields is not None:
             yield Tree(value=fields, line=line)
     if not has_rows and len(problems) == before:
@@ -235,13 +314,16 @@ def _read_csv(path: Path, problems: Problems) -> Iterator[Tree]:
         )
 
 
-def _rows(path: Path, problems: Problems) -> Iterator[tuple[int, list[str]]]:
+def _rows(
+    path: Path, problems: Problems, right: str
+) -> Iterator[tuple[int, list[str]]]:
     """Yield each row with the line in which it begins, without blank lines.
 
     A row that isn't CSV ends the reading: where the next one begins is anybody's guess.
     """
-    lines = _lines(path, problems, _CSV_RIGHT, is_csv=True)
-    rows = csv.reader((text.replace("\0", "") for _, text in lines), strict=True)
+    lines = _lines(path, problems, right, is_csv=True)
+    texts = (text.replace("\0", "") for _, text in lines)
+    rows = csv.reader(texts, strict=True, delimiter=_DELIMITERS[path.suffix])
     begin = 1
     while True:
         # The limit is one of the whole process, and other code may rely on it.
@@ -249,7 +331,7 @@ def _rows(path: Path, problems: Problems) -> Iterator[tuple[int, list[str]]]:
         try:
             cells = next(rows, None)
         except csv.Error as error:
-            problems.add(begin, f"not CSV ({_words(error)}); {_CSV_RIGHT}")
+            problems.add(begin, f"not CSV ({_words(error)}); {right}")
             return
         finally:
             csv.field_size_limit(before)
@@ -288,14 +370,11 @@ def _check_header(names: list[str], line: int, problems: Problems) -> bool:
         elif name == f"id{_JSON}":
             problems.add(line, "an id is text; name the column id")
         columns.setdefault(key, number)
-    if "id" not in columns and len(problems) == before:
-        what = f"no column is named id; {_CSV_RIGHT}"
-        problems.add(line, what)
     return len(problems) == before
 
 
 def _fields_of(
-    row: Mapping[str, str], line: int, problems: Problems
+    row: Mapping[str, str], ours: Mapping[str, str], line: int, problems: Problems
 ) -> dict[str, object] | None:
     """Return the fields of a row; `None` if there are problems.
 
@@ -305,8 +384,8 @@ def _fields_of(
     before = len(problems)
     fields: dict[str, object] = {}
     for column, cell in row.items():
-        is_json = column.endswith(_JSON)
-        if not (is_json or column == "tags" or column in _NUMBERS):
+        is_json, own = column.endswith(_JSON), ours.get(column, column)
+        if not (is_json or own == "tags" or own in _NUMBERS):
             fields[column] = cell
         elif cell.strip():
             try:
@@ -314,8 +393,8 @@ def _fields_of(
                     fields[column.removesuffix(_JSON)] = parse_value(
                         cell, right=_CELL_RIGHT
                     )
-                elif column == "tags":
-                    fields["tags"] = [tag for tag in _SEPARATORS.split(cell) if tag]
+                elif own == "tags":
+                    fields[column] = _split_tags(cell)
                 else:
                     fields[column] = float(cell)
             except WrongError as error:
@@ -326,11 +405,28 @@ def _fields_of(
     return fields if len(problems) == before else None
 
 
+def _split_tags(text: str) -> list[str]:
+    return [tag for tag in _SEPARATORS.split(text) if tag]
+
+
 _CELL_RIGHT: Final = 'write a JSON value, such as 5, true, null, "text" or [1, 2]'
 
 
-_READERS: Final = MappingProxyType({".jsonl": _read_json_lines, ".csv": _read_csv})
-"""How files are read that are no YAML, by their suffix."""
+def _read_arrow(path: Path, problems: Problems) -> Iterable[Any]:
+    from pytest_failure_taxonomy.bench.load.arrow import read_rows
+
+    return read_rows(path, problems)
+
+
+_READERS: Final[Mapping[str, Callable[[Path, Problems], Iterator[Tree]]]] = {
+    **dict.fromkeys((".yaml", ".yml"), _read_yaml),
+    **dict.fromkeys((".jsonl", ".ndjson", ".jsonlines", ".jsonl.gz"), _read_json_lines),
+}
+_NUMBERED: Final[Mapping[str, Callable[[Path, Problems], Iterable[Any]]]] = {
+    ".json": _read_json,
+    **dict.fromkeys(DATA_SUFFIXES, _read_arrow),
+}
+"""How files are read whose entries have numbers, by their suffix."""
 
 
 MAX_ENTRIES: Final = 1_000_000
@@ -485,18 +581,17 @@ MAX_NUMBER: Final = 1_000_000_000
 """More than any limit or count needs, and less than what clocks and the system can't handle."""
 _LIKE_CASES: Final = (
     *CASE_SUFFIXES,
-    ".json",
-    ".jsonlines",
-    ".ndjson",
-    ".tsv",
-    ".parquet",
-    ".xlsx",
+    *(".gz", ".xls", ".xlsx", ".zip"),
 )
 """Suffixes of files that look like cases; those that are not read are reported."""
-_NOT_IN_IDS: Final = ("/", "\\", "::", "[", "]", "#")
-"""What pytest or a shell would not take for a part of the id."""
 _LIMITS: Final = ("timeout_per_case", "rubric_wall_clock")
 """A key that begins so is meant to be this limit in seconds; all others are the author's own."""
+
+
+def _as_text(case_id: Any) -> Any:
+    """Return an id that is a number as text."""
+    is_number = isinstance(case_id, int | float) and not isinstance(case_id, bool)
+    return str(case_id) if is_number else case_id
 
 
 def _check_id(given: str) -> str:
@@ -510,14 +605,8 @@ def _check_id(given: str) -> str:
         )
     if len(given) > MAX_NAME:
         raise WrongError(
-            f"{quoted(given)} is longer than {MAX_NAME} characters; shorten it"
-        )
-    wrong = next((part for part in _NOT_IN_IDS if part in given), None)
-    if wrong is not None:
-        raise WrongError(f"{quoted(given)} has a {wrong} in it; write - or _ instead")
-    if given in (".", ".."):
-        raise WrongError(
-            f"{quoted(given)} is the name of a folder; give it another name"
+            f"{quoted(given)} is longer than {MAX_NAME} characters; shorten it, or number"
+            ' the cases in bench.yaml: `fields: {id: "#"}`'
         )
     return given
 
@@ -534,7 +623,7 @@ def _check_tag(tag: str) -> str:
     return tag
 
 
-_Id = Annotated[str, AfterValidator(_check_id)]
+_Id = Annotated[str, AfterValidator(_check_id), BeforeValidator(_as_text)]
 _Tag = Annotated[str, AfterValidator(_check_tag)]
 
 
@@ -543,6 +632,7 @@ class _CaseInFile(FileModel):
 
     model_config = ConfigDict(extra="ignore")
     most = MAX_NUMBER
+    most_of = MappingProxyType({"id": math.inf})
 
     id: _Id
     tags: Listed[_Tag] = ()
@@ -559,7 +649,7 @@ class _LabelledInFile(FileModel):
     may_be_null: ClassVar[frozenset[str]] = frozenset({"output", "expect"})
 
     id: _Id
-    case: str
+    case: Annotated[str, BeforeValidator(_as_text)]
     output: Any
     expect: Annotated[Literal["gold", "null"] | None, _null] = None
     label: Literal["pass", "fail"] | None = None
@@ -572,10 +662,16 @@ class _ExampleInFile(_LabelledInFile):
 _MISSING: Final = packaged_table("wrong_values")["missing"]
 
 
-def read_cases(folder: ClassFolder) -> tuple[list[BenchCase], frozenset[str]]:
+def read_cases(
+    folder: ClassFolder, fields: CaseFields
+) -> tuple[list[BenchCase], frozenset[str]]:
     """Return the cases of a task class, by file and in the order of each file, and all their ids.
 
     Cases that can't be used are missing, and their ids are not.
+
+    Args:
+        folder: The folder of the task class.
+        fields: Which fields of the files hold ids and so on.
     """
     names = _file_names(folder, "cases", CASE_SUFFIXES)
     if folder.has(CASES_MODULE):
@@ -584,7 +680,7 @@ def read_cases(folder: ClassFolder) -> tuple[list[BenchCase], frozenset[str]]:
         refused = ["cases", CASES_MODULE]
         with suppress(OSError):  # links that were refused may be cases
             refused += [f"cases/{name}" for name in os.listdir(folder.path / "cases")]
-        if not any(map(folder.is_outside, refused)):
+        if not (any(map(folder.is_outside, refused)) or folder.has_problems("cases")):
             what = (
                 "there is no such folder" if names is None else "there is no case in it"
             )
@@ -593,14 +689,20 @@ def read_cases(folder: ClassFolder) -> tuple[list[BenchCase], frozenset[str]]:
         return [], frozenset()
     cases: list[BenchCase] = []
     places: dict[str, tuple[str, str]] = {}
+    columns = fields.renamed
+    missing = _MissingFields(columns)
     for name in names:
         path = folder.path / name
-        for entry in read_entries(folder, name):
-            case = _read_case(entry.tree, path, entry.problems)
-            case_id = entry.tree.value.get("id")
+        for index, entry in enumerate(read_entries(folder, name, columns)):
+            missing.note(entry)
+            values = _own_values(entry, columns, f"{_stem(name)}-{index}")
+            case = _read_case(entry, values, columns, path)
+            case_id = _as_text(values.get("id"))
             if not isinstance(case_id, str):
                 continue
-            line = entry.tree.at("id").line
+            line = entry.tree.line
+            if entry.tree.node is not None:
+                line = entry.tree.at(columns.get("id", "id")).line
             place = (name, entry.place(line))
             first = places.setdefault(case_id, place)
             if first is not place:
@@ -608,7 +710,12 @@ def read_cases(folder: ClassFolder) -> tuple[list[BenchCase], frozenset[str]]:
                 entry.problems.add(line, f"{what}; each case needs its own")
             if case is not None:
                 cases.append(case)
+    missing.report()
     return cases, frozenset(places)
+
+
+def _stem(name: str) -> str:
+    return name.removeprefix("cases/").removesuffix(suffix_of(name))
 
 
 def _where(place: tuple[str, str], name: str) -> str:
@@ -619,28 +726,117 @@ def _where(place: tuple[str, str], name: str) -> str:
     return f"{file}:{at}" if at.isdecimal() else f"{at} of {file}"
 
 
-def _read_case(entry: Tree, path: Path, problems: Problems) -> BenchCase | None:
-    case = validate(
-        _CaseInFile, entry, problems, subject="the case", missing=_MISSING["case"]
-    )
-    for key, part in entry.items():
-        meant = next(
-            (f"{each}_seconds" for each in _LIMITS if key.startswith(each)), key
-        )
-        if key != meant:
-            problems.add(
-                part.line, f"unknown limit {quoted(key)}; did you mean {meant}?"
+class _MissingFields:
+    """The entries without a field that the runner needs of each."""
+
+    def __init__(self, columns: Mapping[str, str]) -> None:
+        needed = {"id": "id", **columns}
+        self._columns = {
+            ours: name for ours, name in needed.items() if name != ROW_NUMBER
+        }
+        self._entries: dict[str, list[Entry]] = {ours: [] for ours in self._columns}
+        self._count = 0
+
+    def note(self, entry: Entry) -> None:
+        """Count an entry, and remember it if it lacks a field."""
+        self._count += 1
+        for ours, name in self._columns.items():
+            if name not in entry.tree.value:
+                self._entries[ours].append(entry)
+
+    def report(self) -> None:
+        """Add one problem for a field that no entry has, else one for each that lacks it."""
+        for ours, entries in self._entries.items():
+            name, is_own = self._columns[ours], self._columns[ours] == ours
+            lacking = entries
+            # A single case without an id is a slip, many are a set with other names.
+            if len(entries) == self._count and len(entries) > is_own:
+                what = _why_none_has(ours, name, entries)
+                lacking = entries[:1]
+            elif is_own:
+                what = f"the case has no id; {_MISSING['case']['id']}"
+            elif ours in ("id", "input"):
+                what = f"the case has no {shown(name)}, which bench.yaml reads as {ours}; add it"
+            else:
+                lacking = []
+            for entry in lacking:
+                entry.problems.add(entry.tree.line, what)
+
+
+def _why_none_has(ours: str, name: str, entries: list[Entry]) -> str:
+    rows = [entry.tree.value for entry in entries]
+    if name == ours:
+        right = f"`fields: {{id: {_likely_id(rows)}}}`"
+        return f"no case has an id; say in bench.yaml which field is one: {right}"
+    otherwise = f"the first has {', '.join(rows[0])}"
+    right = right_words(name, rows[0], otherwise=shown(otherwise))
+    what = f"no case has a field {quoted(name)}, which bench.yaml reads as {ours}"
+    return f"{what}; {right}"
+
+
+def _likely_id(rows: list[dict[str, Any]]) -> str:
+    """Return the name of a field that differs in all rows, or what stands for their numbers."""
+    for name in sorted(rows[0], key=lambda name: "id" not in name.lower()):
+        texts = [_as_text(row.get(name)) for row in rows]
+        are_short = all(isinstance(text, str) and len(text) < 80 for text in texts)
+        if are_short and len(set(texts)) == len(rows):
+            return shown(name)
+    return f'"{ROW_NUMBER}"'
+
+
+def _own_values(
+    entry: Entry, columns: Mapping[str, str], row_id: str
+) -> dict[str, Any]:
+    """Return what an entry says by our names; a null in a table is no value."""
+    fields: dict[str, Any] = entry.tree.value
+    if not columns and entry.number is None:
+        return fields
+    values = {}
+    for ours in CaseFields.model_fields:
+        name = columns.get(ours, ours)
+        if name in fields and (fields[name] is not None or ours in ("id", "input")):
+            values[ours] = fields[name]
+    if columns.get("id") == ROW_NUMBER:
+        values["id"] = row_id
+    if "tags" in columns and isinstance(values.get("tags"), str):
+        values["tags"] = _split_tags(values["tags"])
+    return values
+
+
+def _read_case(
+    entry: Entry, values: dict[str, Any], columns: Mapping[str, str], path: Path
+) -> BenchCase | None:
+    tree, fields = entry.tree, entry.tree.value
+    has_id = "id" in values
+    # A missing id is reported for all cases together.
+    if values is not fields or not has_id:
+        own = values if has_id else {"id": "any", **values}
+        node = None if columns else tree.node  # whose keys have lines
+        tree = Tree(value=own, line=tree.line, node=node, places=tree.places)
+    case = validate(_CaseInFile, tree, entry.problems)
+    for key in fields:
+        if key.startswith(_LIMITS) and key not in _NUMBERS:
+            meant = next(
+                f"{limit}_seconds" for limit in _LIMITS if key.startswith(limit)
             )
+            what = f"unknown limit {quoted(key)}; did you mean {meant}?"
+            entry.problems.add(entry.tree.at(key).line, what)
     if case is None:
         return None
-    return BenchCase(
+    for ours in columns:
+        if ours in values:
+            fields.setdefault(ours, case.id if ours == "id" else values[ours])
+    return BenchCase.of_checked(
         case_id=case.id,
-        input=entry.value.get("input"),
+        input=values.get("input"),
         tags=tuple(dict.fromkeys(case.tags)),
-        **case.model_dump(exclude={"id", "tags"}),
-        fields=entry.value,
+        timeout_per_case_seconds=case.timeout_per_case_seconds,
+        rubric_wall_clock_seconds=case.rubric_wall_clock_seconds,
+        max_cost_usd=case.max_cost_usd,
+        fields=fields,
         path=path,
-        line=entry.line,
+        line=entry.tree.line or None,
+        repetition=1,
     )
 
 
@@ -703,7 +899,7 @@ def read_oracle(
     for name in _file_names(folder, "oracle", ORACLE_SUFFIXES) or ():
         problems = folder.problems_of(name)
         for entry in (each.tree for each in read_entries(folder, name)):
-            case_id = entry.value.get("case")
+            case_id = _as_text(entry.value.get("case"))
             if isinstance(case_id, str) and case_ids and case_id not in case_ids:
                 right = right_words(
                     case_id, case_ids, otherwise="write the id of a case in cases/"
@@ -747,17 +943,50 @@ def _file_names(
     found = folder.names_in(name)
     if found is None:
         return None
-    names = []
-    *others, last = (suffix for suffix in suffixes if suffix != ".yml")
-    allowed = f"{', '.join(others)} or {last}" if others else last
+    names: list[str] = []
+    allowed = ".yaml, .jsonl, .csv or another file of cases"
+    if suffixes is ORACLE_SUFFIXES:
+        allowed = ".yaml file"
     for each in found:
-        suffix = Path(each).suffix
-        if suffix in suffixes:
+        if os.path.basename(each) in METADATA:
+            continue
+        if (folder.path / each).is_dir():
+            names += _data_files(folder, each) if name == "cases" else ()
+        elif suffix_of(each) in suffixes:
             names.append(each)
-        elif (folder.path / each).is_dir():
-            if each != f"{name}/__pycache__":
-                what = f"folders in {name}/ are not searched; put the files in {name}/ itself"
-                folder.problems_of(each).add(None, what)
-        elif suffix.lower() in _LIKE_CASES:
-            folder.problems_of(each).add(None, f"is never read; write a {allowed} file")
+        elif Path(each).suffix.lower() in _LIKE_CASES:
+            folder.problems_of(each).add(None, f"is never read; write a {allowed}")
     return names
+
+
+_PART: Final = re.compile(r"-\d+-of-\d+\Z")
+"""Ends the name of one of several files of a data set."""
+
+
+def _data_files(folder: ClassFolder, name: str) -> list[str]:
+    """Return the files of a data set in a folder, which has to be one split of one."""
+    files = []
+    for parent, folders, names in os.walk(folder.path / name):
+        folders[:] = sorted(below for below in folders if not below.startswith("."))
+        files += [
+            os.path.relpath(os.path.join(parent, file), folder.path)
+            for file in sorted(names)
+            if file.endswith(DATA_SUFFIXES) and not file.startswith(".")
+        ]
+    splits = {
+        _PART.sub("", os.path.splitext(os.path.relpath(file, name))[0])
+        for file in files
+    }
+    what = ""
+    if len(splits) > 1:
+        what = f"holds several sets ({listed(sorted(splits), 10)})"
+        what += "; keep the files of one"
+    elif not files and os.path.basename(name) != "__pycache__":
+        what = (
+            "folders in cases/ are not searched, except for files of Parquet and Arrow"
+        )
+        what += "; put the files in cases/ itself"
+    if what:
+        folder.problems_of(name).add(None, what)
+        return []
+    return files

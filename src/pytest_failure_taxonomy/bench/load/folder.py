@@ -33,7 +33,16 @@ PARTS: Final = frozenset(
     }
 )
 """The names that have a meaning in a task class."""
-CASE_SUFFIXES: Final = (".yaml", ".yml", ".jsonl", ".csv")
+DATA_SUFFIXES: Final = (".arrow", ".parquet")
+"""Files of data sets, which may stand in folders of `cases/`."""
+CASE_SUFFIXES: Final = (
+    *(".yaml", ".yml", ".json", ".jsonl", ".ndjson", ".jsonlines", ".jsonl.gz"),
+    *(".csv", ".tsv", *DATA_SUFFIXES),
+)
+METADATA: Final = frozenset({"dataset_info.json", "state.json", "dataset_dict.json"})
+"""What `datasets` writes beside the files of a data set."""
+MAX_DEPTH: Final = 4
+"""The folders in which the files of a data set may stand, `cases/` among them."""
 ORACLE_SUFFIXES: Final = (".yaml", ".yml")
 _SUFFIXES: Final = {"cases": CASE_SUFFIXES, "oracle": ORACLE_SUFFIXES}
 _TELLING: Final = (
@@ -78,13 +87,23 @@ def task_class_folder(case_file: Path) -> Path | None:
     Returns:
         The folder, spelled as in the path, or `None` if the file belongs to no task class.
     """
-    folder = case_file.parent
-    if case_file.name != CASES_MODULE:
+    folder, name = case_file.parent, case_file.name
+    if name != CASES_MODULE:
+        suffix = suffix_of(name)
+        if suffix in DATA_SUFFIXES:
+            above = [*case_file.parents][:MAX_DEPTH]
+            folder = next((each for each in above if each.name == "cases"), folder)
         suffixes = _SUFFIXES.get(folder.name, ())
-        if case_file.name.startswith(".") or case_file.suffix not in suffixes:
+        if name.startswith(".") or name in METADATA or suffix not in suffixes:
             return None
         folder = folder.parent
     return folder if is_task_class(folder) else None
+
+
+def suffix_of(name: str) -> str:
+    """Return the suffix of a file's name, with the one before it if that is compressed."""
+    stem, suffix = os.path.splitext(name)
+    return os.path.splitext(stem)[1] + suffix if suffix == ".gz" else suffix
 
 
 class ClassFolder:
@@ -140,6 +159,13 @@ class ClassFolder:
     def is_outside(self, name: str) -> bool:
         """Return whether a file is a link out of the folder, which is already a problem."""
         return name in self._outside
+
+    def has_problems(self, folder: str) -> bool:
+        """Return whether there is a problem of what is in a subfolder."""
+        return any(
+            name.startswith(f"{folder}/") and len(problems)
+            for name, problems in self._problems.items()
+        )
 
     def names_in(self, name: str) -> list[str] | None:
         """Return the sorted names in a subfolder without hidden files; `None` if it is missing."""

@@ -7,10 +7,11 @@ import os
 import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import AfterValidator, ValidationInfo, field_validator
+from pydantic import AfterValidator, ValidationError, ValidationInfo, field_validator
 
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.isolate.client import SET_FOR_RUBRICS, defines_grade
@@ -286,6 +287,10 @@ class _RetryInFile(FileModel, models.RetrySettings):
     most = _MAX_REPEAT
 
 
+class _FieldsInFile(FileModel, models.CaseFields):
+    """The keys below `fields`."""
+
+
 class _SettingsInFile(FileModel, models.BenchSettings):
     most = cases.MAX_NUMBER
     most_of = MappingProxyType({"repeat": _MAX_REPEAT})
@@ -297,6 +302,7 @@ class _SettingsInFile(FileModel, models.BenchSettings):
     rubric_env: models.Listed[Annotated[str, AfterValidator(_check_variable)]] = ()
     retry: _RetryInFile | None = None
     gate: _GateInFile | None = None
+    fields: _FieldsInFile = _FieldsInFile()
 
     @field_validator("reducers")
     @classmethod
@@ -331,30 +337,25 @@ class _SettingsInFile(FileModel, models.BenchSettings):
 
 
 def read_settings(
-    folder: ClassFolder, rubrics: Collection[str], fields: Collection[str]
-) -> models.BenchSettings:
-    """Return the settings of a task class; the defaults if the file has problems.
+    folder: ClassFolder, rubrics: Collection[str]
+) -> tuple[models.BenchSettings, Tree | None]:
+    """Return the settings of a task class, and the file's tree if these are its.
 
-    Args:
-        folder: The folder of the task class.
-        rubrics: The names of its rubrics.
-        fields: The names of the fields of its cases; empty if not all could be read.
+    If the file has problems, they are the defaults, but for what other files are read by.
     """
     if not folder.has(_SETTINGS):
-        return models.BenchSettings()
+        return models.BenchSettings(), None
     example = "write keys and values, such as `concurrency: 4`"
     right = "keys and values"
     tree = _read(folder, _SETTINGS, right, dict, example, or_empty=None, most=64 * 1024)
     if tree is None:
-        return models.BenchSettings()  # a file with nothing but comments is fine
+        return models.BenchSettings(), None  # nothing but comments is fine
     problems = folder.problems_of(_SETTINGS)
     settings = validate(
         _SettingsInFile, tree, problems, subject="retry", missing=_MISSING["retry"]
     )
     if settings is None:
-        # The rubric is checked by this setting, and must not be blamed for another one.
-        is_fresh = tree.value.get("rubric_isolation") == "fresh"
-        return models.BenchSettings(rubric_isolation="fresh" if is_fresh else "warm")
+        return _settings_for_reading(tree.value), None
     if settings.rubrics is not None:
         weights, part = settings.rubrics, tree.at("rubrics")
         for name in (each for each in weights if each not in rubrics):
@@ -374,18 +375,27 @@ def read_settings(
             problems.add(
                 part.line, "rubrics: no weight is more than 0; give one that decides"
             )
-    for place, what in _wrong_fields(settings, fields):
-        problems.add(tree.at(*place).line, f"{place[0]}: {what}")
-    return models.BenchSettings.model_validate(settings.model_dump(exclude_unset=True))
+    values = settings.model_dump(exclude_unset=True)
+    return models.BenchSettings.model_validate(values), tree
+
+
+def _settings_for_reading(values: dict[str, Any]) -> models.BenchSettings:
+    """Return those by which rubric and cases are read, which must not be blamed for others."""
+    is_fresh = values.get("rubric_isolation") == "fresh"
+    fields = models.CaseFields()
+    with suppress(ValidationError):
+        fields = models.CaseFields.model_validate(values.get("fields", fields))
+    isolation: Literal["fresh", "warm"] = "fresh" if is_fresh else "warm"
+    return models.BenchSettings(rubric_isolation=isolation, fields=fields)
 
 
 def _wrong_fields(
-    settings: _SettingsInFile, fields: Collection[str]
+    settings: models.BenchSettings, fields: Collection[str]
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield the place of each name of a field that can't be used, and what is wrong."""
     for number, name in enumerate(settings.hidden):
-        if name == "id":
-            what = "'id' can't be hidden: the system is called by it; leave it out"
+        if name in ("id", settings.fields.id):
+            what = f"{name!r} can't be hidden: the system is called by it; leave it out"
             yield ("hidden", number), what
         elif what := _why_no_field(name, fields):
             yield ("hidden", number), what
@@ -393,6 +403,15 @@ def _wrong_fields(
         what := _why_no_field(settings.cluster, fields)
     ):
         yield ("cluster",), what
+
+
+def _hidden_names(settings: models.BenchSettings) -> tuple[str, ...]:
+    """Return the hidden fields, and the other names that they have."""
+    hidden = dict.fromkeys(settings.hidden)
+    for pair in settings.fields.renamed.items():
+        if not hidden.keys().isdisjoint(pair):
+            hidden.update(dict.fromkeys(pair))
+    return tuple(hidden)
 
 
 def _why_no_field(name: str, fields: Collection[str]) -> str:
@@ -587,14 +606,20 @@ def load_task_class(path: str | os.PathLike[str]) -> models.TaskClass:
     rubrics = rubric_files(folder)
     modes = read_failure_modes(folder)
     keys, ranges = read_breakdown_keys(folder, rubrics)
-    found, case_ids = cases.read_cases(folder)
+    settings, tree = read_settings(folder, rubrics)
+    found, case_ids = cases.read_cases(folder, settings.fields)
     all_read = len(found) == len(case_ids)
     fields = (
         dict.fromkeys(name for case in found for name in case.fields)
         if all_read
         else ()
     )
-    settings = read_settings(folder, rubrics, fields)
+    if tree is not None:
+        for place, what in _wrong_fields(settings, fields):
+            line = tree.at(*place).line
+            folder.problems_of(_SETTINGS).add(line, f"{place[0]}: {what}")
+    if settings.hidden:
+        settings = settings.model_copy(update={"hidden": _hidden_names(settings)})
     for name in rubrics.values():
         check_rubric(folder, name, may_be_script=settings.rubric_isolation == "fresh")
     # If no case has the field, there is a problem already, for which no case is to blame.

@@ -33,6 +33,7 @@ from pytest_failure_taxonomy.bench.plugin.items import (
     MarkedCase,
 )
 from pytest_failure_taxonomy.bench.plugin.live_line import LiveLine
+from pytest_failure_taxonomy.bench.plugin.node_names import case_and_system
 from pytest_failure_taxonomy.bench.plugin.results import SourcedReport, reported_by
 from pytest_failure_taxonomy.bench.plugin.storage import Source
 from pytest_failure_taxonomy.bench.run.admission import Admission
@@ -274,9 +275,7 @@ class BenchSession:
         for folder, system, nodeid in self._cases_of(nodeids):
             folders[folder] = self.classes.load(folder)
             source = Source(str(folder), system=system)
-            self._results.sources[source].scheduled[
-                task_classes.case_and_system(nodeid)[0]
-            ] = None
+            self._results.sources[source].scheduled[case_and_system(nodeid)[0]] = None
         if folders and self._live_line is None:
             self._live_line = LiveLine.begin(self._config, self._results.progress)
         self._check(folders.values())
@@ -303,7 +302,7 @@ class BenchSession:
                 )
             folder = folders[name]
             if folder is not None:
-                yield folder, task_classes.case_and_system(nodeid)[1], nodeid
+                yield folder, case_and_system(nodeid)[1], nodeid
 
     def of_other_shards(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
         """Return the items that run a case of another shard than the chosen one."""

@@ -27,6 +27,8 @@ MARKERS_OF_CLASSES = ("failure_modes.yaml", "rubric.py", "rubrics")
 """What makes a folder a task class; repeated from `load.folder`, which a test compares."""
 FOLDERS_OF_ITEMS, CASES_MODULE = ("cases", "oracle"), "cases.py"
 """The folders of a task class that hold items, and the module; repeated from there, too."""
+DATA_SUFFIXES, MAX_DEPTH = (".arrow", ".parquet"), 4
+"""Files that may stand in folders of `cases/`, and how deep; repeated from there, too."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -122,8 +124,11 @@ def pytest_collect_file(
     file_path: Path, parent: pytest.Collector
 ) -> pytest.Collector | None:
     """Collect the cases and the examples of a task class."""
-    if file_path.parent.name in FOLDERS_OF_ITEMS:
-        folder_of_class = file_path.parent.parent
+    depth = MAX_DEPTH if file_path.suffix in DATA_SUFFIXES else 1
+    above = [*file_path.parents][:depth]
+    of_items = [folder for folder in above if folder.name in FOLDERS_OF_ITEMS]
+    if of_items:
+        folder_of_class = of_items[0].parent
     elif file_path.name == CASES_MODULE:
         folder_of_class = file_path.parent
     else:

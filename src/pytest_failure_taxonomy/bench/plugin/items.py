@@ -19,6 +19,7 @@ from _pytest._code.code import (
 
 from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample, TaskClass
 from pytest_failure_taxonomy.bench.oracle import why_wrong
+from pytest_failure_taxonomy.bench.plugin.node_names import escape, node_name
 from pytest_failure_taxonomy.bench.plugin.storage import Source
 from pytest_failure_taxonomy.bench.scores import failure_lines, one_line
 from pytest_failure_taxonomy.errors import BenchError
@@ -124,7 +125,8 @@ class BenchFile(pytest.Module):
         )
         make = partial(OracleItem.from_parent, self, task_class=task_class)
         oracle = [
-            make(name=example.example_id, example=example) for example in examples
+            make(name=escape(example.example_id), example=example)
+            for example in examples
         ]
         return [*self._cases(task_class), *oracle]
 
@@ -145,19 +147,26 @@ class BenchFile(pytest.Module):
                 f" a fixture `{SYSTEM_FIXTURE}` in a conftest.py"
             )
         classes.register_tags(chosen)
+        specs = [getattr(function, "callspec", None) for function in functions]
+        labels = ["" if spec is None else str(spec.id) for spec in specs]
+        folder = str(task_class.folder)
+        sources = [Source(folder, system=label) for label in labels]
         for case in chosen:
-            for function in functions:
-                callspec = getattr(function, "callspec", None)
+            name = node_name(case)
+            for function, callspec, source in zip(
+                functions, specs, sources, strict=True
+            ):
                 yield CaseItem.from_parent(
                     self,
-                    name=f"{case.case_id}{function.name.removeprefix(function.originalname)}",
-                    originalname=case.case_id,
+                    name=f"{name}{function.name.removeprefix(function.originalname)}",
+                    originalname=name,
                     callobj=function.obj,
                     callspec=callspec,
                     keywords=None if callspec is None else {callspec.id: True},
                     fixtureinfo=function._fixtureinfo,  # noqa: SLF001 - pytest's alone
                     case=case,
                     task_class=task_class,
+                    source=source,
                 )
 
     def _needs_fixture(self, task_class: TaskClass) -> bool:
@@ -202,13 +211,15 @@ def _without_fixture() -> None:
 class CaseItem(pytest.Function):
     """One case; a `pytest.Function`, so that fixtures and marks work as for any test."""
 
-    def __init__(self, *, case: BenchCase, task_class: TaskClass, **rest: Any) -> None:
+    def __init__(
+        self, *, case: BenchCase, task_class: TaskClass, source: Source, **rest: Any
+    ) -> None:
         super().__init__(**rest)
         self.case = case
         self.task_class = task_class
-        callspec = getattr(self, "callspec", None)
-        label = "" if callspec is None else str(callspec.id)
-        self.source = Source(str(task_class.folder), system=label)
+        self.source = source
+        if self.originalname != case.case_id:  # `-k` takes the id as it is, too
+            self.extra_keyword_matches.add(case.case_id)
         for tag in case.tags:
             self.add_marker(tag)
 
@@ -328,7 +339,10 @@ def marked_case(item: pytest.Item, classes: TaskClasses) -> MarkedCase | None:
         case = case.as_repetition(case.repetition)
     test = item.nodeid.partition("[")[0]
     # With further parameters a test runs each case several times: these are several runs.
-    before, _, after = f"-{callspec.id}-".partition(f"-{case.case_id}-")
+    name = node_name(case)
+    if not name.isascii() and name not in callspec.id:
+        name = name.encode("unicode_escape").decode("ascii")  # as pytest does
+    before, _, after = f"-{callspec.id}-".partition(f"-{name}-")
     label = "-".join(filter(None, (before.strip("-"), after.strip("-"))))
     return MarkedCase(task_class, case, Source(str(task_class.folder), test, label))
 
@@ -355,5 +369,5 @@ def parametrize(metafunc: pytest.Metafunc, mark: pytest.Mark) -> None:
     cases = []
     for case in found:
         marks = [getattr(pytest.mark, tag) for tag in case.tags]
-        cases.append(pytest.param(case.as_in_file(), id=case.case_id, marks=marks))
+        cases.append(pytest.param(case.as_in_file(), id=node_name(case), marks=marks))
     metafunc.parametrize(CASE_ARGUMENT, cases)

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import unquote
 
 import pytest
 from pydantic import ValidationError
@@ -27,6 +28,7 @@ from pytest_failure_taxonomy.bench.models import (
     RunShard,
     TaskClass,
 )
+from pytest_failure_taxonomy.bench.plugin.node_names import case_and_system, node_name
 from pytest_failure_taxonomy.bench.scores import CombinedRubrics, check_variables
 from pytest_failure_taxonomy.bench.sharding import (
     ids_of_shard,
@@ -222,22 +224,26 @@ class TaskClasses:
         """Return the node ids that an argument of the command line stands for.
 
         With `repeat: 3`, `cases/a.yaml::empty` is no item: it stands for `empty#1` to
-        `empty#3`, and `empty[small]` for `empty#1[small]` to `empty#3[small]`.
+        `empty#3`, and `empty[small]` for `empty#1[small]` to `empty#3[small]`. Ids may
+        be written as they are in the file, too.
         """
         file, _, name = argument.partition("::")
-        case_id, bracket, label = name.partition("[")
         path = Path(os.path.abspath(self._config.invocation_params.dir / file))
         folder = task_class_folder(path)
         if folder is None:
             return [argument]
         try:
-            cases = self.load(folder).cases
+            cases = self.cases_in(path, folder)
         except BenchError:  # the collection reports it
             return [argument]
+        _, bracket, label = name.partition("[")
+        named = {name: "", unquote(name): ""}  # as it is in the file, and in node ids
+        if bracket:
+            named |= {case_and_system(argument)[0]: bracket + label}
         found = [
-            f"{file}::{case.case_id}{bracket}{label}"
+            f"{file}::{node_name(case)}{named[case.id_in_file]}"
             for case in cases
-            if case.path == path and case.id_in_file == case_id
+            if case.id_in_file in named
         ]
         return found or [argument]
 
@@ -258,15 +264,6 @@ class TaskClasses:
                 line.split(":")[0].split("(")[0].strip() == tag for line in known
             ):
                 self._config.addinivalue_line("markers", f"{tag}: a tag of bench cases")
-
-
-def case_and_system(nodeid: str) -> tuple[str, str]:
-    """Return the case's id in a node id, and the label of its system: `case[label]`.
-
-    The ids of cases have no brackets.
-    """
-    case_id, bracket, label = nodeid.partition("::")[2].partition("[")
-    return case_id, label.removesuffix("]") if bracket else ""
 
 
 def by_system(

@@ -25,6 +25,7 @@ FILES: Final = (
         "cases/a.yaml",
     ),
     *("cases/b.yaml", "cases/b.jsonl", "cases/b.csv", "oracle/o.yaml"),
+    *("cases/b.json", "cases/b.tsv", "cases/b.jsonl.gz", "cases/b.parquet"),
 )
 _WORDS: Final = st.sampled_from(
     (

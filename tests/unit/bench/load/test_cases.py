@@ -35,8 +35,7 @@ CHAIN: Final = "id: x\na0: &a0 [1]\n" + "".join(
             "cases:\n- id: a\n",
             "1: the case has no id; add one, such as `id: empty-input`",
         ),
-        ("id: 5", "1: id: '5' is not a string; put it in quotes"),
-        ("id: true", "1: id: 'true' is not a string; put it in quotes"),
+        ("id: true", "1: id: true is not a string; put it in quotes"),
         ("id:", "1: id: is empty; give it a value or leave it out"),
         ("id: [a]", "1: id: is a list, not a string; write one"),
         ("id: ' '", "1: id: is empty; give it a name that no other has"),
@@ -50,14 +49,6 @@ CHAIN: Final = "id: x\na0: &a0 [1]\n" + "".join(
             f"id: {'a' * 201}",
             f"1: id: '{'a' * 59}…' is longer than 200 characters; shorten it",
         ),
-        ("input: 1\nid: a/b", "2: id: 'a/b' has a / in it; write - or _ instead"),
-        ("id: a\\b", r"1: id: 'a\\b' has a \ in it; write - or _ instead"),
-        ("id: a::b", "1: id: 'a::b' has a :: in it; write - or _ instead"),
-        ("id: a[b", "1: id: 'a[b' has a [ in it; write - or _ instead"),
-        ("id: a]b", "1: id: 'a]b' has a ] in it; write - or _ instead"),
-        ("id: a#1", "1: id: 'a#1' has a # in it; write - or _ instead"),
-        ("id: .", "1: id: '.' is the name of a folder; give it another name"),
-        ("id: ..", "1: id: '..' is the name of a folder; give it another name"),
         (
             "- id: a\n- id: b\n- id: a",
             "3: id: 'a' is the id of the case in line 1; each case need",
@@ -72,7 +63,7 @@ CHAIN: Final = "id: x\na0: &a0 [1]\n" + "".join(
         ),
         ("id: a\ntags: x", "2: tags: 'x' is not a list; write one in brackets: [a, b]"),
         ("id: a\ntags:", "2: tags: is empty; give it a value or leave it out"),
-        ("id: a\ntags: [5]", "2: tags: '5' is not a string; put it in quotes"),
+        ("id: a\ntags: [5]", "2: tags: 5 is a number, not a string; put it in quotes"),
         (
             "id: a\ntags: [a b]",
             "2: tags: 'a b' can't be a pytest mark; write letters, digits and",
@@ -95,11 +86,11 @@ CHAIN: Final = "id: x\na0: &a0 [1]\n" + "".join(
         ),
         (
             "id: a\ntimeout_per_case_seconds: true",
-            "2: timeout_per_case_seconds: 'true' is not a number; write one, without quotes",
+            "2: timeout_per_case_seconds: true is not a number; write one",
         ),
         (
             "id: a\nrubric_wall_clock_seconds: -1",
-            "2: rubric_wall_clock_seconds: '-1' is not more than 0; write a bigger number",
+            "2: rubric_wall_clock_seconds: -1 is not more than 0; write a bigger number",
         ),
         (
             f"id: a\nrubric_wall_clock_seconds: {10**400}",
@@ -121,7 +112,7 @@ CHAIN: Final = "id: x\na0: &a0 [1]\n" + "".join(
             "id: a\nx: 1e999",
             "2: '1e999' is no number to JSON; write null or put it in quotes",
         ),
-        ("id: a\nx: {5: b}", "2: a key '5' is not a string; put it in quotes"),
+        ("id: a\nx: {5: b}", "2: a key 5 is a number, not a string; put it in quotes"),
         ("id: a\nx: {[b]: c}", "2: a key is a list, not a string; write one"),
         (
             "id: a\nx: {b: 1, b: 2}",
@@ -228,7 +219,6 @@ def test_cases_in_yaml(tmp_path: Path, content: str, problem: str) -> None:
             '{"id": "a"}\n{"id": "a"}',
             "2: id: 'a' is the id of the case in line 1; each case needs",
         ),
-        ('{"id": 5}', "1: id: '5' is not a string; put it in quotes"),
         ('{"input": 5}', "1: the case has no id; add one, such as `id: empty-input`"),
         (
             f'{{"id": "a", "x": {"[" * 101 + "]" * 101}}}',
@@ -264,7 +254,7 @@ def test_every_line_is_read_on(tmp_path: Path) -> None:
     write_class(tmp_path, {"cases/b.jsonl": content})
     told = [line.partition(";")[0] for line in problems_of(tmp_path)]
     assert told == [
-        "cases/b.jsonl:1: tags: '1' is not a list",
+        "cases/b.jsonl:1: tags: 1 is not a list",
         (
             "cases/b.jsonl:2: not JSON (Expecting property name enclosed in double quotes"
             " at column 2)"
@@ -286,20 +276,16 @@ def test_every_line_is_read_on(tmp_path: Path) -> None:
             "cases: there is no case in it; put cases in cases/ or write a cases.py",
         ),
         (
-            {"cases/b.json": "{}"},
-            "cases/b.json: is never read; write a .yaml, .jsonl or .csv file",
+            {"cases/b.xlsx": "{}"},
+            "cases/b.xlsx: is never read; write a .yaml, .jsonl, .csv or another file of",
         ),
         (
             {"cases/b.YAML": "{}"},
-            "cases/b.YAML: is never read; write a .yaml, .jsonl or .csv file",
-        ),
-        (
-            {"cases/b.ndjson": "{}"},
-            "cases/b.ndjson: is never read; write a .yaml, .jsonl or .csv",
+            "cases/b.YAML: is never read; write a .yaml, .jsonl, .csv or another file of",
         ),
         (
             {"cases/more/b.yaml": "id: b"},
-            "cases/more: folders in cases/ are not searched; put the files in cases/ itself",
+            "cases/more: folders in cases/ are not searched, except for files of Parquet and",
         ),
         ({"oracle/b.jsonl": "{}"}, "oracle/b.jsonl: is never read; write a .yaml file"),
     ],
@@ -362,12 +348,12 @@ GOOD: Final = "id: x\ncase: one\noutput: 1\n"
         (GOOD + "expect: good", "4: expect: 'good' is unknown; did you mean gold?"),
         (GOOD + "expect: [gold]", "4: expect: a list is unknown; write gold or null"),
         (
-            "id: 5\ncase: one\noutput: 1\nexpect: null",
-            "1: id: '5' is not a string; put it in quotes",
+            "id: true\ncase: one\noutput: 1\nexpect: null",
+            "1: id: true is not a string; put it in quotes",
         ),
         (
-            "id: x\ncase: 5\noutput: 1\nexpect: null",
-            "2: case: '5' is not a string; put it in",
+            "id: x\ncase: true\noutput: 1\nexpect: null",
+            "2: case: true is not a string; put it in",
         ),
         (
             "id: x\ncase: On\noutput: 1\nexpect: null",

@@ -67,8 +67,8 @@ def test_what_a_case_may_cost(tmp_path: Path) -> None:
             "id,max_cost_usd\na,cheap\nb,-1\nc,nan\n",
             [
                 "2: max_cost_usd: 'cheap' is not a number; write one, or nothing",
-                "3: max_cost_usd: '-1.0' is less than 0; write 0 or more",
-                "4: max_cost_usd: 'nan' is not a finite number; write one",
+                "3: max_cost_usd: -1.0 is less than 0; write 0 or more",
+                "4: max_cost_usd: nan is not a finite number; write one",
             ],
         ),
         ("", [f"1: the file is empty; {FORM}"]),
@@ -123,8 +123,8 @@ def test_what_a_case_may_cost(tmp_path: Path) -> None:
                     "2: tags: 'no-tag' can't be a pytest mark; write letters, digits and _, a"
                     " letter first"
                 ),
-                "2: rubric_wall_clock_seconds: '-1.0' is not more than 0; write a bigger number",
-                "3: rubric_wall_clock_seconds: 'nan' is not a finite number; write one",
+                "2: rubric_wall_clock_seconds: -1.0 is not more than 0; write a bigger number",
+                "3: rubric_wall_clock_seconds: nan is not a finite number; write one",
             ],
         ),
         (

@@ -60,7 +60,7 @@ GRADE: Final = "write `def grade(case, output):`"
         ),
         (
             "a: {severity: info, description: 5}",
-            "1: a.description: '5' is not a string; put it in quotes",
+            "1: a.description: 5 is a number, not a string; put it in quotes",
         ),
         (
             "a: {severity: info, description: [x]}",
@@ -87,11 +87,11 @@ GRADE: Final = "write `def grade(case, output):`"
         ),
         (
             "404: {severity: info, description: x}",
-            "1: a key '404' is not a string; put it in quotes",
+            "1: a key 404 is a number, not a string; put it in quotes",
         ),
         (
             "true: {severity: info, description: x}",
-            "1: a key 'true' is not a string; put it in quotes",
+            "1: a key true is not a string; put it in quotes",
         ),
         (
             "? [a]\n: {severity: info, description: x}",
@@ -167,7 +167,7 @@ def test_a_runner_code_is_block(tmp_path: Path, code: str, severity: str) -> Non
         ("", f"1: the file is empty; {KEYS}"),
         ("a: b", f"1: the file begins with a mapping; {KEYS}"),
         ("a", f"1: the file begins with the value 'a'; {KEYS}"),
-        ("- a\n- 5", "2: a key '5' is not a string; put it in quotes"),
+        ("- a\n- 5", "2: a key 5 is a number, not a string; put it in quotes"),
         ("- a\n-", "2: a key is empty; give it a value or leave it out"),
         ("- a\n- ''", "2: a key is empty; give it a name, such as tests.failed"),
         ("- [a]", "1: a key is a list, not a string; write one"),
@@ -340,7 +340,7 @@ def test_breakdown_keys_in_python(
             "2: the key 'repeat' stands in line 1 already; give it once",
         ),
         ("sut:", "1: sut: is empty; give it a value or leave it out"),
-        ("sut: 5", "1: sut: '5' is not a string; put it in quotes"),
+        ("sut: 5", "1: sut: 5 is a number, not a string; put it in quotes"),
         (
             "sut: a.b",
             "1: sut: 'a.b' names no callable; write it as package.module:callable",
@@ -359,11 +359,11 @@ def test_breakdown_keys_in_python(
         ),
         (
             "rubric_isolation: 5",
-            "1: rubric_isolation: '5' is unknown; write warm or fresh",
+            "1: rubric_isolation: 5 is unknown; write warm or fresh",
         ),
         (
             "timeout_per_case_seconds: 0",
-            "1: timeout_per_case_seconds: '0' is not more than 0; write a bigger number",
+            "1: timeout_per_case_seconds: 0 is not more than 0; write a bigger number",
         ),
         (
             "rubric_wall_clock_seconds: '5'",
@@ -371,7 +371,7 @@ def test_breakdown_keys_in_python(
         ),
         (
             "rubric_wall_clock_seconds: true",
-            "1: rubric_wall_clock_seconds: 'true' is not a number; write one, without quotes",
+            "1: rubric_wall_clock_seconds: true is not a number; write one",
         ),
         (
             "timeout_per_case_seconds: 1:30",
@@ -388,14 +388,14 @@ def test_breakdown_keys_in_python(
                 " write 1,000,000,000 or less"
             ),
         ),
-        ("concurrency: 0", "1: concurrency: '0' is less than 1; write 1 or more"),
+        ("concurrency: 0", "1: concurrency: 0 is less than 1; write 1 or more"),
         (
             "concurrency: 2.0",
-            "1: concurrency: '2.0' is not a whole number; write one, without quotes",
+            "1: concurrency: 2.0 is not a whole number; write one",
         ),
         (
             "concurrency: [1]",
-            "1: concurrency: a list is not a whole number; write one, without",
+            "1: concurrency: a list is not a whole number; write one",
         ),
         (
             "max_cost_usd: -1",
@@ -461,7 +461,7 @@ def test_breakdown_keys_in_python(
         ),
         (
             "retry: {on: [llm.*], attempts: 0}",
-            "1: retry.attempts: '0' is less than 1; write 1",
+            "1: retry.attempts: 0 is less than 1; write 1",
         ),
         (
             "retry: {on: [llm.*], attempts: 1001}",
@@ -469,20 +469,23 @@ def test_breakdown_keys_in_python(
         ),
         (
             "retry: {on: [llm.*], backoff_seconds: -1}",
-            "1: retry.backoff_seconds: '-1' is less than 0; write 0 or more",
+            "1: retry.backoff_seconds: -1 is less than 0; write 0 or more",
         ),
-        ("sut_version: 1.0", "1: sut_version: '1.0' is not a string; put it in quotes"),
+        (
+            "sut_version: 1.0",
+            "1: sut_version: 1.0 is a number, not a string; put it in quotes",
+        ),
         (
             "sut_version: ' '",
             "1: sut_version: is empty; give it a value or leave it out",
         ),
         (
             "stop_after_same_failure: -1",
-            "1: stop_after_same_failure: '-1' is less than 0; write 0 or more",
+            "1: stop_after_same_failure: -1 is less than 0; write 0 or more",
         ),
         (
             "gate: 0.7",
-            "1: gate: '0.7' is not a mapping; write keys and values below it",
+            "1: gate: 0.7 is not a mapping; write keys and values below it",
         ),
         (
             "gate:\n  lower_bound: 1",
@@ -490,11 +493,11 @@ def test_breakdown_keys_in_python(
         ),
         (
             "gate:\n  min_passed_cases: 1\n  lower_bound_95: 70",
-            "3: gate.lower_bound_95: '70' is more than 1; write 1 or less",
+            "3: gate.lower_bound_95: 70 is more than 1; write 1 or less",
         ),
         (
             "gate: {min_passed_cases: 0}",
-            "1: gate.min_passed_cases: '0' is less than 1; write 1 or more",
+            "1: gate.min_passed_cases: 0 is less than 1; write 1 or more",
         ),
         (
             "gate: {decides: true}",
@@ -583,7 +586,7 @@ def test_a_script_needs_no_grade(tmp_path: Path) -> None:
         "bench.yaml": "rubric_isolation: fresh\nrepeat: 0\n"
     }
     write_class(tmp_path, {**files, "rubric.py": "print(input())"})
-    told = "bench.yaml:2: repeat: '0' is less than 1; write 1 or more"
+    told = "bench.yaml:2: repeat: 0 is less than 1; write 1 or more"
     assert problems_of(tmp_path) == [told]
     write_class(tmp_path, {**files, "rubric.py": "def grade(): ..."})
     assert problems_of(tmp_path)[0] == told

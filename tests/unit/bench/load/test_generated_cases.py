@@ -113,7 +113,7 @@ def test_a_list_gives_cases(tmp_path: Path) -> None:
                 "def cases():\n    yield ['id']\n    yield {'input': 1}\n    yield {'id': ''}\n"
                 "    yield {'id': 'a', 'input': {1}}\n    yield {'id': 'b', 'x': float('nan')}\n"
                 "    yield {'id': 'c', 1: 2}\n    yield {'id': 'd'}\n    yield {'id': 'd'}\n"
-                "    yield {'id': 5}\n    yield {'id': 'e', 'x': '\\ud800'}\n"
+                "    yield {'id': True}\n    yield {'id': 'e', 'x': '\\ud800'}\n"
             ),
             [
                 f"2: entry 1: an object of type list is no dict; {WRITE}",
@@ -129,7 +129,7 @@ def test_a_list_gives_cases(tmp_path: Path) -> None:
                     " give what JSON can hold"
                 ),
                 "9: entry 8: id: 'd' is the id of the case in entry 7; each case needs its own",
-                "10: entry 9: id: '5' is not a string; put it in quotes",
+                "10: entry 9: id: true is not a string; put it in quotes",
                 (
                     r"11: entry 10: holds half a character ('\ud800'), which UTF-8 can't; write"
                     " a whole one"

@@ -88,7 +88,7 @@ def test_a_class_without_its_mark(tmp_path: Path) -> None:
         (
             {"bench.yaml": "rubrics: {right: -1, style: heavy}\n"},
             [
-                "bench.yaml:1: rubrics.right: '-1' is less than 0; write 0 or more",
+                "bench.yaml:1: rubrics.right: -1 is less than 0; write 0 or more",
                 "bench.yaml:1: rubrics.style: 'heavy' is not a number; write one, without quotes",
             ],
         ),
@@ -162,7 +162,7 @@ def test_a_class_without_its_mark(tmp_path: Path) -> None:
                     " digits and _, such as ANTHROPIC_API_KEY"
                 ),
                 "bench.yaml:1: rubric_env: 'HOME' is set for each rubric anyway; leave it out",
-                "bench.yaml:1: rubric_env: '5' is not a string; put it in quotes",
+                "bench.yaml:1: rubric_env: 5 is a number, not a string; put it in quotes",
             ],
         ),
         (

@@ -142,7 +142,7 @@ def test_all_problems_of_all_files_are_told_in_order(tmp_path: Path) -> None:
             "failure_modes.yaml": "a.b: {severity: fatal, description: x}\nc: {severity: warn}\n",
             "breakdown_keys.yaml": "[llm_view]",
             "rubric.py": None,
-            "cases/b.yaml": "- id: one\n- id: a/b\n",
+            "cases/b.yaml": "- id: one\n- id: ' b'\n",
             "oracle/o.yaml": "{id: x, case: two, output: 1, expect: maybe}",
         },
     )
@@ -163,7 +163,7 @@ def test_all_problems_of_all_files_are_told_in_order(tmp_path: Path) -> None:
             "vuln/cases/b.yaml:1: id: 'one' is the id of the case in cases/a.yaml:1;"
             " each case needs its own"
         ),
-        "vuln/cases/b.yaml:2: id: 'a/b' has a / in it; write - or _ instead",
+        "vuln/cases/b.yaml:2: id: ' b' begins or ends with a blank; leave it out",
         "vuln/failure_modes.yaml:1: a.b.severity: 'fatal' is unknown; write block, warn or info",
         "vuln/failure_modes.yaml:2: 'c' has no description; say what the code means",
         "vuln/oracle/o.yaml:1: case: there is no case 'two'; write the id of a case in cases/",

@@ -7,9 +7,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_failure_taxonomy.bench.plugin.node_names import case_and_system
 from pytest_failure_taxonomy.bench.plugin.task_classes import (
     by_system,
-    case_and_system,
     share_of,
     split_cases,
 )
