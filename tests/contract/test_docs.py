@@ -148,12 +148,13 @@ def test_every_recipe_for_ci_starts_pytest_under_run() -> None:
     assert [line for line in started if "failure-taxonomy run " not in line] == []
 
 
-def test_every_recipe_for_a_retry_repeats_the_whole_run() -> None:
-    """What `-x`, a collection error or a dead pytest kept from running is no last failure."""
+def test_no_recipe_for_a_retry_repeats_the_last_failures() -> None:
+    """`run --retry` knows what never ran. What `-x`, a collection error or a dead pytest kept from running is no last failure."""
     paths = [*PAGES, ROOT / "example_project" / "README.md", ROOT / "action.yml"]
     paths += ROOT.glob("example_project/.github/*/*.yml")
     lines = [line for path in paths for line in path.read_text("utf-8").splitlines()]
-    retries = [line for line in lines if "show --retryable" in line and " && " in line]
+    is_retry = re.compile("show --retryable.* && |run --retry")
+    retries = [line for line in lines if is_retry.search(line)]
     assert len(retries) > 3
     picks = re.compile(r"pytest .*--(?:lf|last-failed)\b")
     of_a_retry = [

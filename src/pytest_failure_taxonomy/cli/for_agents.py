@@ -84,12 +84,17 @@ class OutputLog:
     def answer(self, report: FailureReport) -> None:
         """Print the answer for agents; one line if nothing failed."""
         from pytest_failure_taxonomy.faces.brief import render_brief
-        from pytest_failure_taxonomy.report.summary import notes_of, summarise
+        from pytest_failure_taxonomy.report.summary import (
+            notes_of,
+            retry_notes,
+            summarise,
+        )
 
         shown = path_from(Path.cwd(), self.path)
         if report.verdict is None:
             # The headline has the other notes.
-            found = notes_of(report)[len(report.notes) :][:_MOST_NOTES]
+            shown_notes = len(report.notes) + len(retry_notes(report))
+            found = notes_of(report)[shown_notes:][:_MOST_NOTES]
             words = "; ".join((summarise(report).headline, *found))
             answer(f"{words}; all output: {shown}\n")
         else:

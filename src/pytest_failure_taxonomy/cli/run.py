@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from pytest_failure_taxonomy.cli import for_agents
 from pytest_failure_taxonomy.cli.output import (
@@ -40,6 +40,7 @@ from pytest_failure_taxonomy.survive.report_without_plugin import (
     Absence,
     Command,
     OutputFile,
+    is_pytest,
     is_pytest_itself,
     output_files,
     report_of_command,
@@ -49,7 +50,7 @@ from pytest_failure_taxonomy.survive.report_without_plugin import (
 from pytest_failure_taxonomy.survive.supervisor import CommandEnd, Supervisor, end_like
 from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy.deaths import ENDED_AS_STALLED
-from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunError
+from pytest_failure_taxonomy.taxonomy.evidence import Faces, ProcessExit, RunError
 from pytest_failure_taxonomy.taxonomy.judgement import ChargedTo, Stage
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import counted, words_of_integrity
@@ -75,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
             "run: no command; give one after --, as in: run -- pytest -x"
         )
     statuses = _read_statuses(options.exit_code)
+    retry = _make_retries(options, command)
     folder = Path.cwd()
     path = folder / (options.report or DEFAULT_REPORT)
     refuse_special_file(path, "run --report: ")
@@ -90,8 +92,10 @@ def run(options: argparse.Namespace) -> int:
         outputs=outputs,
         is_certified=options.certify,
     )
+    until = None if options.timeout is None else time.monotonic() + options.timeout
+    named = path if options.report else None
     try:
-        end, mailbox = _supervise(command, options, path, log)
+        end, mailbox = _supervise(command, options, named, log)
     except FailureTaxonomyError:
         earlier = complete.read_report(path)
         if earlier is not None and earlier.completeness != "running":
@@ -102,24 +106,13 @@ def run(options: argparse.Namespace) -> int:
     if end.fault is not None:
         tell(f"run: the command was ended, because its supervisor failed: {end.fault}")
     report: FailureReport | None = None
-    problem = None
     try:
-        seen = complete.end_of_process(end.returncode, "supervisor", end.ended_ns)
-        limit = options.timeout if end.limit_reached else None
-        ended = replace(seen.exit, sender=end.sender, enforced_limit_seconds=limit)
-        seen = replace(seen, exit=ended)
         path = Path(mailbox.report or path)
-        report = _report_of_plugin(
-            path, mailbox, seen, started_at, is_named=bool(options.report)
-        )
-        if report is None:
-            absence = why_unrecorded(command) if mailbox.run_id is None else None
-            if absence is not None:
-                tell(absence.words)
-            refusal = partial(_refusal, given, seen, absence)
-            lost_run_id = mailbox.run_id if mailbox.is_of_child else None
-            report = report_of_command(given, end, seen, lost_run_id, absence, refusal)
-            problem = _publish(path, report, command)
+        report, problem = _report_end(given, end, mailbox, path, options)
+        if retry is not None and report.verdict is not None:
+            again = partial(_run_again, command, options, log)
+            save = partial(_save_whole, path, mailbox.faces)
+            end, report = retry(until, again, save).run(end, report)
         if log is not None:
             log.answer(report)
         else:
@@ -128,6 +121,82 @@ def run(options: argparse.Namespace) -> int:
     except Exception as error:  # noqa: BLE001 - the command's status stands
         tell(f"{path}: the report can't be made: {type(error).__name__}: {error}")
     return _status(end, report, mailbox, options.certify, statuses)
+
+
+def _report_end(
+    command: Command,
+    end: CommandEnd,
+    mailbox: Mailbox,
+    path: Path,
+    options: argparse.Namespace,
+) -> tuple[FailureReport, str | None]:
+    """Return the report of a command, and what became of it if it can't be written."""
+    seen = _process_end(end, options.timeout)
+    is_named = bool(options.report)
+    report = _report_of_plugin(
+        path, mailbox, seen, command.started_at, is_named=is_named
+    )
+    if report is not None:
+        return report, None
+    absence = why_unrecorded(command.words) if mailbox.run_id is None else None
+    if absence is not None:
+        tell(absence.words)
+    refusal = partial(_refusal, command, seen, absence)
+    lost_run_id = mailbox.run_id if mailbox.is_of_child else None
+    report = report_of_command(command, end, seen, lost_run_id, absence, refusal)
+    return report, _publish(path, report, command.words)
+
+
+def _make_retries(options: argparse.Namespace, command: Sequence[str]) -> Any:
+    """Return what retries a command, apart from when and how; `None` if nobody asks.
+
+    Raises:
+        SettingsError: if what is asked is no retry.
+    """
+    if options.retry is None:
+        return None
+    from pytest_failure_taxonomy.cli.retries import WAIT_SECONDS, Retries, read_retries
+
+    wait = WAIT_SECONDS if options.retry_wait is None else options.retry_wait
+    return partial(Retries, read_retries(options.retry), wait, is_pytest(command))
+
+
+def _run_again(
+    command: list[str],
+    options: argparse.Namespace,
+    log: for_agents.OutputLog | None,
+    nodeids: Path,
+    seconds_left: float | None,
+) -> tuple[CommandEnd, FailureReport | None]:
+    """Run some tests again; return how that ended, and its report."""
+    path = nodeids.with_name(DEFAULT_REPORT)
+    started_at = datetime.now(UTC)
+    # What coverage has measured is the first run's.
+    variables = {"COVERAGE_FILE": str(nodeids.with_name(".coverage"))}
+    options = argparse.Namespace(**{**vars(options), "timeout": seconds_left})
+    end, mailbox = _supervise(command, options, path, log, nodeids, variables)
+    seen = _process_end(end, seconds_left)
+    report = _report_of_plugin(path, mailbox, seen, started_at, is_named=True)
+    return end, report
+
+
+def _save_whole(path: Path, faces: Faces, report: FailureReport) -> None:
+    """Write the report of a run with its retries in the place of that of the run."""
+    from pytest_failure_taxonomy.faces import show_faces
+
+    write_report(path, report)
+    # What annotates a job and sets outputs of its step is there already.
+    faces = replace(faces, github=False, output=None, teamcity=False)
+    for fault in show_faces(report, faces):
+        tell(fault)
+
+
+def _process_end(end: CommandEnd, limit: float | None) -> ProcessEnd:
+    """Return how the process of a command ended, as its supervisor has seen it."""
+    seen = complete.end_of_process(end.returncode, "supervisor", end.ended_ns)
+    limit = limit if end.limit_reached else None
+    ended = replace(seen.exit, sender=end.sender, enforced_limit_seconds=limit)
+    return replace(seen, exit=ended)
 
 
 def _status(
@@ -176,6 +245,7 @@ def _complete_answer(
 ) -> None:
     """Print the verdict if pytest has not, or if its process ended in another way later."""
     ended_later = report.exit.source == "supervisor" and report.exit.code != 0
+    ended_later = ended_later or report.merged is not None
     if report.completeness != "full" or ended_later:
         is_of_pytest = mailbox.run_id is not None and mailbox.is_of_child
         print_verdict(report, path, problem=problem, is_of_pytest=is_of_pytest)
@@ -208,15 +278,27 @@ def _refusal(
 def _supervise(
     command: list[str],
     options: argparse.Namespace,
-    report: Path,
+    report: Path | None,
     log: for_agents.OutputLog | None,
+    nodeids: Path | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> tuple[CommandEnd, Mailbox]:
-    """Run the command; return how it ended, and what its pytest has answered."""
+    """Run the command; return how it ended, and what its pytest has answered.
+
+    Args:
+        command: its words.
+        options: of `run`.
+        report: where its report goes; `None` for where pytest would put it.
+        log: what takes its output.
+        nodeids: the file with the tests to run again; `None` for a first run.
+        variables: more of its environment.
+    """
     mailbox = Mailbox(
         stage=options.stage,
-        report=options.report and str(report),
+        report=None if report is None else str(report),
         certifies=options.certify,
         stderr=_STDERR if log is None else log.descriptor,
+        retried=nodeids,
     )
     try:
         progress = partial(for_agents.tell_progress, mailbox.path, time.monotonic())
@@ -227,7 +309,7 @@ def _supervise(
             output=None if log is None else log.descriptor,
             tell=None if log is None else progress,
         )
-        end = supervisor.run({**os.environ, **mailbox.environment})
+        end = supervisor.run({**os.environ, **mailbox.environment, **(variables or {})})
         mailbox.collect()
         if mailbox.left.dump:
             show_dump(mailbox.left.dump, log.descriptor if log else _STDERR)
@@ -310,7 +392,7 @@ def _report_of_plugin(
         return None
 
 
-def _publish(path: Path, report: FailureReport, command: list[str]) -> str | None:
+def _publish(path: Path, report: FailureReport, command: Sequence[str]) -> str | None:
     """Write the report of a command that no plugin has recorded, and tell GitHub if it failed.
 
     Returns:

@@ -194,6 +194,8 @@ class _CaseWriter:
         self._report = report
         self._family = family
         self._causes = summary.causes_by_failure(report)
+        retried = summary.retried_tests(report)
+        self._retried = {test.nodeid: words for test, words in retried}
 
     def write_tests(self) -> Iterator[ET.Element]:
         """Yield the tests that the report names, each once."""
@@ -214,7 +216,10 @@ class _CaseWriter:
             elif test.nodeid in running:
                 self._add_in_flight(case, running[test.nodeid])
             elif "junit" in outcome:
-                ET.SubElement(case, outcome["junit"], outcome["says"])
+                says = dict(outcome["says"])
+                if test.nodeid in self._retried and test.outcome == "flaky":
+                    says["message"] = clean(self._retried[test.nodeid])
+                ET.SubElement(case, outcome["junit"], says)
 
     def write_session(self, names: Iterable[str | None] = ()) -> Iterator[ET.Element]:
         """Yield a case for each failure that is no test's.

@@ -28,6 +28,7 @@ from pytest_failure_taxonomy.report.summary import (
     merged_runs,
     place_words,
     raised_words,
+    retry_notes,
     stall_words,
     summarise,
     worker_words,
@@ -133,6 +134,8 @@ def verdict_lines(
     is_long = bool(listed) and not is_folded
     summary = summarise(report, paths, None if is_long else MAX_LINES + 1)
     ending = [*_integrity_lines(report)]
+    if report.verdict is not None:  # else the headline has them
+        ending += map(notice, retry_notes(report)[:MAX_QUIET])
     if problem is not None:
         ending.append(problem_line(problem))
     if report.verdict is None:

@@ -118,6 +118,7 @@ class Run:
                     report=str(self.report_file.path),
                     run_id=self._id,
                     record=self.report_file.record_files,
+                    faces=settings.faces,
                 )
                 if not is_claimed:
                     self._settings = replace(settings, mailbox=None)
@@ -137,7 +138,8 @@ class Run:
             secrets=self._secrets,
         )
         wants_tests = settings.history is not None or settings.known is not None
-        if wants_tests or settings.faces.junit or settings.faces.html:
+        shows_tests = settings.faces.junit or settings.faces.html
+        if wants_tests or shows_tests or settings.retried is not None:
             from pytest_failure_taxonomy.hooks.every_test import EveryTest
 
             started_at = self._started_at.timestamp()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -43,6 +44,16 @@ MAX_ATTEMPT: Final = 2_000
 """Characters of a subtask's id and of an approach."""
 
 _ENDS_OF_FOLDERS: Final = ("/", os.sep)
+
+
+@value
+class RetriedTests:
+    """What a retry runs again."""
+
+    nodeids: tuple[str, ...]
+    """None for all tests."""
+    folder: Path
+    """Where its files go."""
 
 
 @value
@@ -94,6 +105,8 @@ class Settings:
     """The supervisor sees how this process ends."""
     report_before: Path | None = None
     """The report of an earlier pytest of the supervisor's command, which must stay."""
+    retried: RetriedTests | None = None
+    """What the supervisor has this run do again; `None` for a run of its own."""
     problems: tuple[str, ...] = ()
     """What else is wrong. No test runs then, but a report is written that says so."""
     warnings: tuple[str, ...] = ()
@@ -118,7 +131,10 @@ def read_settings(config: pytest.Config) -> Settings:
     reader.ini(
         ""
     )  # that it is on is known already, but not what is wrong with its value
+    retried = _read_retried(wanted.get("retried"))
     named = reader.given("report", wanted.get("report_wanted"))
+    if retried is not None:  # the user's report is of the whole
+        named = named._replace(value=wanted["report_wanted"])
     report = reader.path("report", named)
     if report is None:
         if named.value is not None:
@@ -133,7 +149,7 @@ def read_settings(config: pytest.Config) -> Settings:
     attempt = _attempt(reader)
     if attempt is not None and history is None:
         history = ""  # which is where attempts are kept
-    faces = _faces(reader)
+    faces = _faces(reader) if retried is None else Faces()
     refused = refused_files(config, report)
     reader.problems += refused
     if refused:
@@ -159,16 +175,17 @@ def read_settings(config: pytest.Config) -> Settings:
         history=history,
         known=known,
         known_name=named_known.value or "",
-        prove=_prove(reader),
+        prove=None if retried else _prove(reader),
         base=_base(reader),
         certify=bool(reader.given("certify").value) or wanted.get("certify") == "yes",
         shard=_shard(reader),
         attempt=attempt,
         faces=faces,
-        summary=reader.choice("summary"),
+        summary="off" if retried else reader.choice("summary"),
         mailbox=mailbox,
         is_child=is_child,
         report_before=report_before,
+        retried=retried,
         problems=tuple(reader.problems),
         warnings=tuple(reader.warnings),
     )
@@ -235,6 +252,14 @@ class _Reader:
             return found.value  # type: ignore[no-any-return]  # pytest's namespace has no types
         self.refuse(name, found, f"{found.value!r} is unknown")
         return None
+
+
+def _read_retried(path: str | None) -> RetriedTests | None:
+    """Return what the supervisor wants to be run again."""
+    if path is None:
+        return None
+    nodeids = json.loads(Path(path).read_text("utf-8"))
+    return RetriedTests(nodeids=tuple(nodeids), folder=Path(path).parent)
 
 
 def _stage(reader: _Reader, wanted: str | None) -> tuple[Stage, bool]:

@@ -65,6 +65,12 @@ def _begin_run(config: pytest.Config) -> None:
     config.pluginmanager.register(run, "failure_taxonomy_run")
     config.pluginmanager.register(run.session, "failure_taxonomy_session")
     config.pluginmanager.register(run.integrity, "failure_taxonomy_integrity")
+    if settings.retried is not None:
+        from pytest_failure_taxonomy.hooks.retried import SelectRetried, keep_files
+
+        keep_files(config, settings.retried)
+        select = SelectRetried(settings.retried.nodeids)
+        config.pluginmanager.register(select, "failure_taxonomy_retried")
     record, hand_over = run.session.record, run.report_file.hand_over
     _follow_process(config, record, run.faults, hand_over).begin()
     isolate_package()
@@ -148,6 +154,11 @@ class _WorkerStart:
                 config.pluginmanager.register(
                     recorder.integrity, "failure_taxonomy_integrity"
                 )
+                if retried := workerinput.get("failure_taxonomy_retried"):
+                    from pytest_failure_taxonomy.hooks.retried import SelectRetried
+
+                    select = SelectRetried(retried)
+                    config.pluginmanager.register(select, "failure_taxonomy_retried")
                 _follow_process(
                     config, recorder.record, recorder.faults, recorder.hand_over
                 )

@@ -11,13 +11,12 @@ import argparse
 import json
 import os
 import random
-import re
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
@@ -29,6 +28,7 @@ import pytest
 
 from pytest_failure_taxonomy.hooks.guard import Faults
 from pytest_failure_taxonomy.hooks.inspection import attribute_of, entries_of
+from pytest_failure_taxonomy.hooks.redirection import Redirection
 from pytest_failure_taxonomy.hooks.session import SessionRecorder
 from pytest_failure_taxonomy.options import EXPERIMENT_VARIABLE, TEMPORARY_VARIABLE
 from pytest_failure_taxonomy.prove.experiment import WATCHING, Request
@@ -60,25 +60,12 @@ os = isolate_module(os)
 _monotonic, _sleep, _lstat = time.monotonic, time.sleep, os.lstat
 
 _TABLE: Final = packaged_table("experiments")
-_VALUES: Final[Mapping[str, bool | int | None]] = {
-    "none": None,
-    "off": False,
-    "on": True,
-    "zero": 0,
-}
-_NEUTRAL: Final[dict[str, bool | int | str | None]] = {}
-for _neutral, _names in _TABLE["neutral"].items():
-    _NEUTRAL.update(dict.fromkeys(_names, _VALUES.get(_neutral, _neutral)))
-"""Values that options have in an experiment, by their names in the config."""
 _REQUEST: Final = json.loads(os.environ.get(EXPERIMENT_VARIABLE) or "{}")
 _WATCHES: Final[bool] = _REQUEST.get("watches", False)
 """Whether the run is a user's own, in which nothing but what is written is changed."""
-if _WATCHES:
-    for _name in _TABLE["neutral_runs"]["options"]:
-        del _NEUTRAL[_name]
-_IS_WRITTEN: Final = re.compile(_TABLE["written"]["names"]).search
-"""Tells whether an option or an ini value of a name names what is written."""
-_FOLDER: Final = Path(os.environ.get(TEMPORARY_VARIABLE, os.devnull))
+_REDIRECTION: Final = Redirection(
+    Path(os.environ.get(TEMPORARY_VARIABLE, os.devnull)), keeps_runs=_WATCHES
+)
 _FILE_TYPE: Final[Any] = getattr(argparse, "FileType", None)
 """A type of options, which opens files. Deprecated since Python 3.14, and used as long as it is."""
 _call_file_type: Final = _FILE_TYPE and _FILE_TYPE.__call__
@@ -124,11 +111,8 @@ def pytest_load_initial_conftests(
     early_config: pytest.Config,
 ) -> Generator[None, None, None]:
     """Switch off what would write into the user's folders, before plugins look at their options."""
-    for options in (early_config.option, early_config.known_args_namespace):
-        options.__class__ = _Options
-        for name, option in [*vars(options).items()]:
-            setattr(options, name, option)
-    _redirect_ini_values(early_config)
+    _REDIRECTION.redirect_options(early_config)
+    _REDIRECTION.redirect_ini_values(early_config)
     return (yield)
 
 
@@ -137,7 +121,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     """Switch off what repeats a test."""
     if _FILE_TYPE is not None:
         _FILE_TYPE.__call__ = _call_file_type
-    _redirect_ini_values(config)  # a conftest may have declared more
+    _REDIRECTION.redirect_ini_values(config)  # a conftest may have declared more
     for name in () if _WATCHES else _RERUNNERS:
         if config.pluginmanager.has_plugin(name):
             config.pluginmanager.unregister(name=name)
@@ -163,30 +147,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 pytest_runtest_call = (
     pytest_runtest_setup  # such a plugin seeds them for each phase, too
 )
-
-
-class _Options(argparse.Namespace):
-    """pytest's options, which keep what the table says, whoever sets them, and when.
-
-    pytest parses its command line once more after the first conftest was loaded, and plugins and
-    conftests set options of others.
-    """
-
-    def __setattr__(self, name: str, option: Any) -> None:
-        super().__setattr__(name, _NEUTRAL.get(name, _redirect(name, option)))
-
-
-def _redirect_ini_values(config: pytest.Config) -> None:
-    # There is no public way to replace one, or to learn which there are.
-    for name in filter(_IS_WRITTEN, config._parser._inidict):  # noqa: SLF001
-        config._inicache[name] = _redirect(name, config.getini(name))  # noqa: SLF001
-
-
-def _redirect(name: str, option: Any) -> Any:
-    """Return the value of an option, which names a file of the experiment's own if any."""
-    if option and isinstance(option, str | Path) and _IS_WRITTEN(name):
-        return type(option)(_FOLDER / f"{name}.{Path(option).name}")
-    return option
 
 
 def _open_elsewhere(file_type: Any, path: str) -> Any:

@@ -227,19 +227,25 @@ class Merger:
     join_shards: JoinShards | None = None
     _parts: dict[str, _Part] = field(default_factory=dict, init=False)
 
-    def add(self, report: FailureReport, file: str | None = None) -> None:
+    def add(
+        self,
+        report: FailureReport,
+        file: str | None = None,
+        retry: model.Retry | None = None,
+    ) -> None:
         """Add a report.
 
         Args:
             report: that of one run, or a merged one.
             file: its name, by which a run is shown that has no better one.
+            retry: what the run has run again of another one.
 
         Raises:
             ReportError: it is still running.
         """
         merged = report.merged
         if merged is None:
-            new = [_part_of(report, file)]
+            new = [_part_of(report, file, retry)]
         else:
             self.reruns = self.reruns or merged.reruns
             if merged.expect is not None:
@@ -297,7 +303,8 @@ class Merger:
         exits = [
             part.about.exit
             for part in active
-            if verdict is None or amend.are_of_one_kind(part.about.verdict, verdict)
+            if part.about.verdict is verdict
+            or amend.are_of_one_kind(part.about.verdict, verdict)
         ]
         lists = {}
         for name in parts[0].lists:
@@ -417,7 +424,9 @@ def tasks_of(report: FailureReport) -> set[str]:
     return {task for task in tasks if task}
 
 
-def _part_of(report: FailureReport, file: str | None) -> _Part:
+def _part_of(
+    report: FailureReport, file: str | None, retry: model.Retry | None
+) -> _Part:
     """Return the part of one run's report that the merged report keeps."""
     if report.completeness == "running":
         raise ReportError(
@@ -462,6 +471,7 @@ def _part_of(report: FailureReport, file: str | None) -> _Part:
         has_tests=report.tests is not None,
         name=None if report.run.shard else file,
         surroundings=report.surroundings,
+        retry=retry,
     )
     return _Part(about=about, lists=lists, environment=environment)
 
@@ -637,7 +647,9 @@ def _replaced(parts: Sequence[_Part], *, always: bool) -> set[str]:
         tries = earlier.setdefault(key, [])
         is_whole = about.completeness == "full" and about.exit.code in (0, 1)
         is_of_failed = not _LAST_FAILED.isdisjoint(args)
-        if is_whole and (always or not _RERUN_OPTIONS.isdisjoint(args)):
+        # A retry settles some tests, which the report of the run before is without.
+        is_rerun = always or not _RERUN_OPTIONS.isdisjoint(args)
+        if is_whole and is_rerun and about.retry is None:
             for before, knows_failed in tries:
                 has_all = before.unsettled <= about.summary.collected
                 if has_all and (knows_failed or not is_of_failed):
@@ -651,7 +663,8 @@ def _missing(parts: Sequence[_Part], expect: int | None) -> Iterator[Finding]:
     by_stage: dict[str, list[Shard | None]] = {}
     for part in parts:
         run = part.run
-        by_stage.setdefault(run.stage, []).append(run.shard)
+        if part.about.retry is None:
+            by_stage.setdefault(run.stage, []).append(run.shard)
     problems: list[str] = []
     for stage, of_stage in by_stage.items():
         shards = [shard for shard in of_stage if shard is not None]

@@ -293,6 +293,30 @@ class Trial:
 
 
 @value
+class RetriedTest:
+    """A test, a file or a whole session that `run --retry` has run again."""
+
+    nodeid: str
+    """Node id; empty for the session."""
+    key: str
+    """The key of the cause by which it had failed or had not run."""
+    cause: str
+    """What was wrong, in one line."""
+    outcome: Literal["rescued", "same_cause", "other_cause", "not_settled"]
+    """Whether it passed, failed by that cause or by another one, or did neither."""
+
+
+@value
+class Retry:
+    """Which tests of an earlier run a run has run again."""
+
+    number: Positive
+    """Its number among the retries of that run."""
+    tests: tuple[RetriedTest, ...]
+    """In the order of their causes."""
+
+
+@value
 class MergedRun:
     """One of the runs that a report was merged from."""
 
@@ -342,6 +366,9 @@ class MergedRun:
     """How and where pytest was started, as its own report says; `None` for nothing."""
     is_from_top: bool = False
     """Whether paths and node ids begin at the top of the repository, not at the root directory."""
+    retry: Retry | None = None
+    """What it has run again of an earlier run, whose counts, lists and causes are
+    without what that settled; `None` for a run of its own."""
 
 
 @value
@@ -467,6 +494,7 @@ KEYS: Final = MappingProxyType({"schema_id": "$schema"})
 _LATE: Final[Fields] = {
     Cause: ("base",),
     FailureReport: ("changes", "integrity", "entered"),
+    MergedRun: ("retry",),
 }
 """Fields that reports of this schema version may lack, because they were added later."""
 CODEC: Final = Codec(published=PUBLISHED, optional=_LATE, biggest=inf, keys=KEYS)

@@ -24,6 +24,7 @@ from pytest_failure_taxonomy.report.model import (
     InternalError,
     JSONObject,
     MergedRun,
+    RetriedTest,
     StalledActivity,
 )
 from pytest_failure_taxonomy.taxonomy import packaged_table
@@ -126,6 +127,12 @@ class SeenBefore(Protocol):
     def flaky_runs(self) -> int: ...  # noqa: D102
 
 
+_RETRIED: Final = {
+    "rescued": "passed on retry {} after",
+    "same_cause": "failed on retry {} by the same cause",
+    "other_cause": "failed on retry {} by another cause than",
+    "not_settled": "neither passed nor failed on retry {}, after",
+}
 NOT_BY_TESTS: Final = "not by the tests: "
 """Begins the words about what made a result other than the tests."""
 
@@ -331,7 +338,30 @@ def summarise(
 def notes_of(report: FailureReport) -> tuple[str, ...]:
     """Return the notes of a report, and what made results other than its tests."""
     found = map(words_of_integrity, report.integrity)
-    return (*report.notes, *(f"{NOT_BY_TESTS}{words}" for words in found))
+    by_others = [f"{NOT_BY_TESTS}{words}" for words in found]
+    return (*report.notes, *retry_notes(report), *by_others)
+
+
+def retry_notes(report: FailureReport) -> list[str]:
+    """Say what became of the tests that were run again."""
+    nodeids: dict[str, list[str]] = defaultdict(list)
+    for test, words in retried_tests(report):
+        nodeids[words].append(test.nodeid)
+    notes = []
+    for words, retried in nodeids.items():
+        tests = counted(len(retried), "test")
+        only = retried[0] or "pytest's session"
+        notes.append(f"{only if len(retried) == 1 else tests} {words}")
+    return notes
+
+
+def retried_tests(report: FailureReport) -> Iterator[tuple[RetriedTest, str]]:
+    """Yield each test that was run again, with what became of it in words."""
+    retries = [run.retry for run in merged_runs_of(report) if run.retry]
+    for retry in retries:
+        for test in retry.tests:
+            words = _RETRIED[test.outcome].format(retry.number)
+            yield test, f"{words}: {test.cause}"
 
 
 def owner_of(
@@ -452,7 +482,7 @@ def _success_words(report: FailureReport, benches: Iterable[BenchSummary]) -> st
     cases = sum(bench.scheduled for bench in benches)
     if passed < cases:  # where only the gate decides, a case below passes as a test
         parts.append(f"bench: {passed:,} of {counted(cases, 'case')} passed")
-    return "; ".join([*parts, *report.notes])
+    return "; ".join([*parts, *report.notes, *retry_notes(report)])
 
 
 def _baseline_words(report: FailureReport, counts: str) -> str:
@@ -913,6 +943,8 @@ def merged_runs(report: FailureReport) -> Iterator[str]:
         names = [part.run.stage, part.name]
         if shard:
             names.append(f"shard {shard.index} of {shard.total}")
+        if part.retry:
+            names.append(f"retry {part.retry.number}")
         if "trial" in attempt:  # of which all have one stage
             names = [attempt.get("approach"), attempt["trial"]]
         words = "no failure"

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TypeGuard
 
 from pytest_failure_taxonomy.options import SUPERVISOR_VARIABLE
+from pytest_failure_taxonomy.report.codec import RECORD
 from pytest_failure_taxonomy.survive import layout
 from pytest_failure_taxonomy.survive.crash_output import read_left
 from pytest_failure_taxonomy.survive.folder import RUN_ID
@@ -32,7 +33,7 @@ from pytest_failure_taxonomy.system.process import (
     has_ancestor,
     parent_behind_timeouts,
 )
-from pytest_failure_taxonomy.taxonomy.evidence import Left
+from pytest_failure_taxonomy.taxonomy.evidence import Faces, Left
 from pytest_failure_taxonomy.taxonomy.judgement import Stage
 
 _MAX_MESSAGE_BYTES: Final = 64 * 1024
@@ -139,7 +140,7 @@ def _pytest_around() -> str:
 
 
 def claim_mailbox(
-    mailbox: Path, *, report: str, run_id: str, record: Sequence[Path]
+    mailbox: Path, *, report: str, run_id: str, record: Sequence[Path], faces: Faces
 ) -> bool:
     """Answer the supervisor, and be its pytest until the mailbox is released.
 
@@ -148,6 +149,7 @@ def claim_mailbox(
         report: the path of the run's report.
         run_id: the run.
         record: the files of its record, whose descriptors are sent.
+        faces: the other formats of its report.
 
     Returns:
         False if another pytest of the same command was faster.
@@ -159,6 +161,7 @@ def claim_mailbox(
             _come_too_late(mailbox, message)
             return False
         message |= {"report": report, "run_id": run_id, "passed": None}
+        message["faces"] = RECORD.to_text(faces)
         message["claimed_by"] = _CHILD if is_child else "descendant"
         message["runs"] = str(_count(message, "runs") + 1)
         write_message(mailbox, **message)
@@ -255,7 +258,8 @@ def write_message(mailbox: Path, **fields: str | None) -> None:
     must have around it to be the command's, `None` for no such pytest. Whoever claims
     the mailbox adds the path of the `report`, the `run_id`, whom it was `claimed_by`,
     how many `runs` ever have, and `passed`; a pytest that comes too late is counted in
-    `later`.
+    `later`. `retried` is a file with the node ids of a retry, and `faces` are the
+    other formats of the report.
     """
     with suppress(OSError), open(_open(mailbox, os.O_RDWR | os.O_CREAT), "wb") as file:
         file.truncate()
@@ -310,6 +314,7 @@ class Mailbox:
         report: str | None,
         certifies: bool = False,
         stderr: int = 2,
+        retried: Path | None = None,
     ) -> None:
         """Open a mailbox with a message for pytest.
 
@@ -318,6 +323,7 @@ class Mailbox:
             report: the path that its report is to have, if the user gave one.
             certifies: what made a result other than the tests is to fail the run.
             stderr: this process's descriptor of the file that is the command's stderr.
+            retried: a file with the node ids of the tests that are run again.
 
         Raises:
             OSError: if there is no place for a message.
@@ -328,6 +334,8 @@ class Mailbox:
         """Of the pytest that has answered; `None` if none has that has this plugin."""
         self.report = ""
         """The path of its report."""
+        self.faces = Faces()
+        """The other formats of its report."""
         self.is_of_child = True
         """That pytest is the command itself, and no descendant of it."""
         self.replaced = 0
@@ -356,6 +364,7 @@ class Mailbox:
                 stage=stage,
                 report_wanted=report,
                 certify="yes" if certifies else None,
+                retried=None if retried is None else str(retried),
                 inbox=inbox,
                 stderr=str(stderr),
                 # What an agent tries is not what became of it.
@@ -377,6 +386,8 @@ class Mailbox:
             return
         self.run_id = str(answer["run_id"])
         self.report = answer["report"] or ""
+        with suppress(ValueError, RecursionError):  # a test may have written it
+            self.faces = RECORD.decode(Faces, json.loads(answer.get("faces") or "{}"))
         self.is_of_child = answer.get("claimed_by") == _CHILD
         self.replaced = max(0, _count(answer, "runs") - 1)
         self.later = _count(answer, "later")

@@ -11,8 +11,8 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Final
 
@@ -43,6 +43,7 @@ def _signals(*names: str) -> tuple[signal.Signals, ...]:
 _FORWARDED: Final = _signals(
     "SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGBREAK"
 )
+_ENDING: Final = _signals("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGBREAK")
 _BY_TERMINAL: Final = _signals("SIGINT", "SIGQUIT")
 """A terminal sends these to all processes in the foreground, so also to the command."""
 _IGNORED_BY_PYTHON: Final = _signals("SIGPIPE", "SIGXFSZ")
@@ -180,6 +181,32 @@ class Supervisor:
                 self._deadline = None
                 _kill_all(descendants(os.getpid()))
                 self._child.send(_KILL)
+
+
+class StoppedError(Exception):
+    """A signal came that ends this process, while no command ran."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+@contextmanager
+def stop_by_signals() -> Iterator[None]:
+    """Have a signal that would end this process raise `StoppedError`."""
+
+    def stop(number: int, _: FrameType | None) -> None:
+        raise StoppedError(number)
+
+    handlers = {number: signal.getsignal(number) for number in _ENDING}
+    numbers = [number for number in _ENDING if handlers[number] != signal.SIG_IGN]
+    for number in numbers:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, handlers[number])
 
 
 def _hands_out_signals() -> bool:
