@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import re
 import runpy
 import shlex
+import shutil
 import sys
 import threading
 import tomllib
@@ -22,6 +25,7 @@ from pytest_failure_taxonomy.bench.bounds import lower_bound_95
 from pytest_failure_taxonomy.bench.models import RUNNER_CODES
 from pytest_failure_taxonomy.bench.plugin import entry
 from pytest_failure_taxonomy.options import BENCH_OPTIONS
+from tests.benchmarks.humaneval import make_problems
 from tests.contract.test_docs import code_blocks, code_in, read_page, section, tables
 from tests.helpers.children import run_child
 
@@ -134,8 +138,27 @@ def follow(page: str, folder: Path) -> int:
 @pytest.mark.slow
 def test_the_page_from_nothing_to_a_gate_and_a_dataset(tmp_path: Path) -> None:
     """Who writes each file and runs each command in turn sees what the page shows."""
-    assert follow(HOW_TO, tmp_path) == 18
+    assert follow(HOW_TO, tmp_path) == 17
     check_the_workflow(tmp_path)
+    check_humaneval(tmp_path / "bench" / "code")
+
+
+def check_humaneval(folder: Path) -> None:
+    """Do what the end of the page says, with problems in the data set's shape."""
+    problems = make_problems()[:8]
+    lines = [json.dumps(problem) for problem in problems]
+    solutions = {p["prompt"]: p["canonical_solution"] for p in problems}
+    conftest = (folder / "conftest.py").read_text("utf-8")
+    conftest = conftest.replace("FAKE_MODEL[case.case_id]", "FAKE_MODEL[case.input]")
+    conftest += f"\n\nFAKE_MODEL = {solutions!r}\n"
+    (folder / "conftest.py").write_text(conftest, "utf-8")
+    shutil.rmtree(folder / "oracle")
+    (folder / "cases" / "problems.jsonl").unlink()
+    data = gzip.compress("\n".join(lines).encode())
+    (folder / "cases" / "HumanEval.jsonl.gz").write_bytes(data)
+    status, output = run_command(folder, "pytest . -q")
+    assert status == 0, output
+    assert "bench code: 8 of 8 passed; mean 1.000; at least 0.688" in output
 
 
 @pytest.mark.slow

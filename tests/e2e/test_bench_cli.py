@@ -11,6 +11,7 @@ import pytest
 from pytest_failure_taxonomy.bench.load.folder import starter_files
 from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 from tests.helpers.children import ChildRun, run_child
+from tests.helpers.task_classes import BENCH
 
 CLI: Final = (sys.executable, "-m", "pytest_failure_taxonomy")
 RIGHT: Final = "give rules (YAML), reports (JSON) or task classes (folders)"
@@ -86,6 +87,32 @@ def test_the_rubric_of_the_starter_does_as_its_oracle_says(tmp_path: Path) -> No
         assert loaded.breakdown_keys.issuperset(answer["breakdown"])
         codes.update(mode["code"] for mode in answer["failure_modes"])
     assert codes == set(loaded.failure_mode_taxonomy)
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome", "failure"),
+    [
+        ("code", "1 failed, 5 passed", "code.assertion: AssertionError (line 8: "),
+        ("judge", "1 failed, 2 passed", "answer.wrong: no: the facts don't say nine"),
+        ("agent", "1 failed, 1 passed", "tests.failed: assertion: AssertionError: Hel"),
+    ],
+)
+def test_each_kind_runs_at_once_and_its_fake_fails_once(
+    tmp_path: Path, kind: str, outcome: str, failure: str
+) -> None:
+    """An author sees a pass and a failure before anything is written."""
+    run = cli(tmp_path, "bench", "init", "--kind", kind, "bench/mine")
+    assert (run.status, run.stderr) == (0, "")
+    assert run.stdout.startswith("bench/mine is ready: a fake ")
+    assert cli(tmp_path, "validate", "bench").status == 0
+    command = [sys.executable, "-m", "pytest", "bench", "-q", "-p", BENCH]
+    run = run_child(tmp_path, command)
+    assert run.status == 1
+    assert outcome in run.stdout
+    assert failure in run.stdout
+    if kind == "judge":
+        run = cli(tmp_path, "bench", "judge", "bench/mine")
+        assert "agreement: 0.750" in run.stdout
 
 
 def test_init_takes_an_empty_folder(tmp_path: Path) -> None:

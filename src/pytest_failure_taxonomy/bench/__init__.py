@@ -12,6 +12,7 @@ _HOMES = {
     "BenchCase": "models",
     "BenchRunReport": "models",
     "BenchScore": "models",
+    "CodeResult": "isolate.code",
     "FailureMode": "models",
     "RunPlan": "models",
     "Runner": "run.runner",
@@ -19,6 +20,7 @@ _HOMES = {
     "aggregate": "report",
     "evaluate_gate": "report",
     "load_task_class": "load.task_class",
+    "run_code": "isolate.code",
 }
 
 __all__ = list(_HOMES)

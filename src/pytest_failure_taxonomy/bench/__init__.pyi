@@ -1,4 +1,6 @@
 from pytest_failure_taxonomy.bench.answers import Answer as Answer
+from pytest_failure_taxonomy.bench.isolate.code import CodeResult as CodeResult
+from pytest_failure_taxonomy.bench.isolate.code import run_code as run_code
 from pytest_failure_taxonomy.bench.load.task_class import (
     load_task_class as load_task_class,
 )

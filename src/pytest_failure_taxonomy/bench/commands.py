@@ -65,10 +65,11 @@ _COLORS: Final = {"PASS": "green", "FAIL": "red", "INCOMPLETE": "yellow"}
 def init(options: argparse.Namespace) -> int:
     """Write a task class and print what to do next."""
     folder: Path = options.folder
-    write_starter(folder)
+    write_starter(folder, options.kind)
     name = os.fspath(folder)
+    content = packaged_table("bench")["starters"][options.kind]
     answer(
-        f"{name} is ready: a system that finds e-mail addresses, three cases, and their rubric\n"
+        f"{name} is ready: {content}\n"
         f"run it:    pytest {shlex.quote(name)}\n"
         f"in CI:     failure-taxonomy run -- pytest {shlex.quote(name)}\n"
         f"check it:  failure-taxonomy validate {shlex.quote(name)}\n"

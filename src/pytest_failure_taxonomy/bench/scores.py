@@ -38,6 +38,7 @@ from pytest_failure_taxonomy.bench.user_code import (
     Traceback,
     describe,
     safe,
+    wait_for,
 )
 from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.errors import BenchError
@@ -550,7 +551,7 @@ def grade_in_process(
     answers = {}
     for name, grade in sorted(grades.items()):
         try:
-            answers[name] = read_answer(grade({**case}, output))
+            answers[name] = read_answer(wait_for(grade({**case}, output)))
         except RubricError as error:
             if len(grades) == 1:
                 raise

@@ -14,7 +14,8 @@ import math
 import random
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -65,7 +66,10 @@ def import_callable(target: str) -> Callable[..., Any]:
 
 
 Grade = Callable[[dict[str, object], object], object]
-"""The function `grade` of a rubric: takes the fields of a case and an output."""
+"""The function `grade` of a rubric: takes the fields of a case and an output.
+
+It may be `async def`, too.
+"""
 
 
 def load_rubric(path: Path, name: str) -> Grade:
@@ -96,6 +100,21 @@ def load_rubric(path: Path, name: str) -> Grade:
             f"{path}: has no function `grade`; only such a function can be tested here"
         )
     return grade  # type: ignore[no-any-return]  # the author's function
+
+
+def wait_for(answer: object) -> object:
+    """Return what a function has returned; of an `async def`, its result.
+
+    It is awaited in another thread, because this one may have a running event loop.
+    """
+    if not isinstance(answer, Awaitable):
+        return answer
+
+    async def result() -> object:
+        return await answer
+
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        return executor.submit(asyncio.run, result()).result()
 
 
 MAX_MESSAGE: Final = 200

@@ -65,6 +65,8 @@ EXPECTED: Final[dict[str, Expected]] = {
     "recurses": (MALFORMED, "raised RecursionError: maximum recursion depth exceeded"),
     "returns_nan": (MALFORMED, "raised ValueError: Out of range float values"),
     "returns_nothing": (MALFORMED, ""),
+    "runs_code_in_time": (1.0, ""),
+    "runs_endless_code": (TIMEOUT, "was not done within 0.3 s"),
     "score_1_5": (MALFORMED, "score"),
     "segfaults": (MALFORMED, "was killed by SIGSEGV and gave no verdict"),
     "stops_parent": (MALFORMED, "killed the process that runs the rubrics"),

@@ -83,6 +83,32 @@ def test_the_bare_id_of_a_repeated_case(runs: PytestRuns) -> None:
     assert runs.run("test_it.py", plugins=[BENCH]).outcomes == {"passed": 2}
 
 
+def test_an_async_rubric_grades_a_run_and_in_a_test(runs: PytestRuns) -> None:
+    """`async def grade` is awaited in its isolation, in a plain test, and in an async one."""
+    runs.write(
+        {
+            **task_class_files(passing_cases(2)),
+            "bench/echo/rubric.py": "import asyncio\nfrom asyncio import sleep\n"
+            "async def grade(case, output):\n"
+            "    await sleep(0.01)\n"
+            "    passed = await asyncio.to_thread(lambda: output == case['input'])\n"
+            "    return {'passed': passed, 'score': float(passed), 'breakdown': {}}\n",
+            "bench/echo/test_rubric.py": "import asyncio\n"
+            "def test_plain(bench_rubric):\n"
+            "    assert bench_rubric('case-001', 1).passed\n"
+            "    assert not bench_rubric('case-001', 2).passed\n"
+            "def test_in_a_loop(bench_rubric):\n"
+            "    async def run():\n"
+            "        return bench_rubric('case-001', 1)\n"
+            "    assert asyncio.run(run()).passed\n",
+        }
+    )
+    for isolation in ("warm", "fresh"):
+        option = f"--bench-rubric-isolation={isolation}"
+        run = runs.run("bench", option, plugins=[BENCH])
+        assert run.outcomes == {"passed": 4}
+
+
 def test_whole_run_from_a_plain_test(runs: PytestRuns) -> None:
     """A plain test uses `run_sync`, or `asyncio.run`; a system may be plain, too."""
     runs.write(

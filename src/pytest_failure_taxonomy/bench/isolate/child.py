@@ -176,7 +176,7 @@ class Verdict:
             head = wire.MESSAGE.pack(
                 self._token, what, is_free, len(body), len(printed)
             )
-            _write_all(self._descriptor, head + body + printed)
+            write_all(self._descriptor, head + body + printed)
         except OSError:
             _exit(_VERDICT_CLOSED)
 
@@ -186,7 +186,8 @@ class Verdict:
         _exit(0)
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it, in as many pieces as the descriptor takes."""
     rest = memoryview(data)
     while rest:
         rest = rest[_write(descriptor, rest) :]
@@ -469,7 +470,7 @@ def run_script(path: str, body: bytes, output: int) -> NoReturn:
     """
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as if a shell had started it
     source = os.open("../stdin", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    _write_all(source, body)
+    write_all(source, body)
     os.lseek(source, 0, os.SEEK_SET)
     os.unlink("../stdin")
     os.dup2(source, 0)

@@ -10,15 +10,13 @@ import json
 import os
 import pickle
 import shutil
-import signal
-import site
 import socket
 import subprocess
 import symtable
 import sys
 import tempfile
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from importlib.util import decode_source
@@ -28,11 +26,14 @@ from typing import Any, Final, Literal
 from pytest_failure_taxonomy.bench import scores
 from pytest_failure_taxonomy.bench.answers import Answer
 from pytest_failure_taxonomy.bench.isolate import processes, wire
+from pytest_failure_taxonomy.bench.isolate.environment import (
+    mark_of,
+    rubric_environment,
+)
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, TaskClass
 from pytest_failure_taxonomy.bench.scores import RubricAnswer, RubricError
 from pytest_failure_taxonomy.bench.user_code import ToldError, raised_elsewhere
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 
 SPARE_SECONDS: Final = 10.0
@@ -45,16 +46,6 @@ _SECONDS_TO_END: Final = 5.0
 _SECONDS_FOR_LAST_SPENDS: Final = 0.5
 """Less than the grace period of a system that is cancelled."""
 _CHUNK: Final = 1 << 18
-
-_KEPT: Final = frozenset(packaged_table("bench")["kept_for_rubrics"])
-"""The variables of the user's environment that a rubric sees, besides `LC_*`."""
-_FOLDERS: Final = ("HOME", "USERPROFILE", "TMPDIR", "TEMP", "TMP")
-
-SET_FOR_RUBRICS: Final = frozenset(
-    {*_KEPT, *_FOLDERS, wire.MARK}
-    | {"PYTHONPATH", "PYTHONUSERBASE", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED"}
-)
-"""Variables that each rubric has, with values that are not the user's to choose."""
 
 
 @value
@@ -93,40 +84,6 @@ class Task:
         return rubric_environment(os.environ, folder, self.variables)
 
 
-def rubric_environment(
-    given: Mapping[str, str], folder: str, variables: Sequence[str] = ()
-) -> dict[str, str]:
-    """Return the environment of a rubric: what Python and the system need, nothing of the user's.
-
-    Args:
-        given: The environment of this process.
-        folder: The private folder, used as home and for temporary files.
-        variables: The names of the variables that the user lets through.
-    """
-    kept = {
-        name: value
-        for name, value in given.items()
-        if name.upper() in _KEPT or name.startswith("LC_") or name in variables
-    }
-    if given.get("PYTHONPATH"):
-        parts = given["PYTHONPATH"].split(os.pathsep)
-        kept["PYTHONPATH"] = os.pathsep.join(os.path.abspath(part) for part in parts)
-    if site.ENABLE_USER_SITE:
-        kept["PYTHONUSERBASE"] = site.getuserbase()  # Python would look for it in HOME
-    return {
-        **kept,
-        **dict.fromkeys(_FOLDERS, folder),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONHASHSEED": "0",
-        wire.MARK: mark_of(folder),
-    }
-
-
-def mark_of(folder: str) -> str:
-    """Return the mark of the processes that belong to a private folder."""
-    return os.path.basename(folder)
-
-
 @value
 class Reply:
     """How a case or the loading of a rubric ended: a code of `wire`, and what belongs to it.
@@ -153,20 +110,6 @@ class Reply:
             body=body[wire.MESSAGE.size : end],
             printed=printed,
         )
-
-
-def how_it_ended(returncode: int) -> str:
-    """Return in words how a process ended.
-
-    Args:
-        returncode: As `subprocess` gives it: negative for a signal.
-    """
-    if returncode >= 0:
-        return f"exited with code {returncode}"
-    try:
-        return f"was killed by {signal.Signals(-returncode).name}"
-    except ValueError:
-        return f"was killed by signal {-returncode}"
 
 
 def _above_standard(end: socket.socket) -> socket.socket:
@@ -590,7 +533,7 @@ class IsolatedRubric:
             if reply is None:
                 self._died_loading.add(connection)
                 if len(self._died_loading) == _MAX_LOADS:
-                    ended = how_it_ended(connection.status)
+                    ended = processes.how_it_ended(connection.status)
                     self._problem = RubricError(f"{ended} while it was loaded")
             elif reply.what == wire.TIMED_OUT:
                 self._problem = scores.RubricTimeoutError(
@@ -698,7 +641,7 @@ class IsolatedSystem:
             raise ProcessDied(
                 f"the system returned more than {MAX_OUTPUT_BYTES:,} bytes of JSON"
             )
-        why = how_it_ended(os.waitstatus_to_exitcode(reply.status))
+        why = processes.how_it_ended(os.waitstatus_to_exitcode(reply.status))
         if reply.what == wire.NOT_STARTED:
             why = f"could not be started: {reply.body.decode(errors='replace')}"
         raise ProcessDied(f"the system's process {why}")
@@ -718,7 +661,7 @@ class IsolatedSystem:
         loaded = await server.loaded()
         problem = ""
         if loaded is None:
-            problem = f"its process {how_it_ended(server.status)}"
+            problem = f"its process {processes.how_it_ended(server.status)}"
         elif loaded.what == wire.TIMED_OUT:
             problem = f"it takes more than {_IMPORT_SECONDS:g} s"
         elif loaded.what == wire.BROKEN:
@@ -746,7 +689,7 @@ async def _ask_system(server: Connection, body: bytes, on_spends: OnSpends) -> R
     loaded = await server.loaded()
     if loaded is None:
         raise ProcessDied(
-            f"the system's process {how_it_ended(server.status)} on loading it"
+            f"the system's process {processes.how_it_ended(server.status)} on loading it"
         )
     if loaded.what == wire.BROKEN:
         raise raised_elsewhere(json.loads(loaded.body))
@@ -833,7 +776,7 @@ def read_answer(reply: Reply, limit_seconds: float) -> RubricAnswer:
         raise RubricError(
             f"could not be started: {reply.body.decode(errors='replace')}"
         )
-    ended = how_it_ended(os.waitstatus_to_exitcode(reply.status))
+    ended = processes.how_it_ended(os.waitstatus_to_exitcode(reply.status))
     if reply.what == wire.NO_ANSWER:
         raise RubricError(f"{ended} and gave no verdict")
     if reply.what == wire.RAISED:

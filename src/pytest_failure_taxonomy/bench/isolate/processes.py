@@ -196,6 +196,20 @@ def kill_group(process_id: int) -> None:
             kill(process_id, signal.SIGKILL)
 
 
+def how_it_ended(returncode: int) -> str:
+    """Return in words how a process ended.
+
+    Args:
+        returncode: As `subprocess` gives it: negative for a signal.
+    """
+    if returncode >= 0:
+        return f"exited with code {returncode}"
+    try:
+        return f"was killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"was killed by signal {-returncode}"
+
+
 def children() -> list[int]:
     """Return the ids of this process's children, adopted ones included; empty without `/proc`."""
     try:

@@ -205,11 +205,12 @@ def _links_below(root: str) -> Iterator[str]:
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
-def write_starter(folder: Path) -> None:
-    """Write the starter task class into a new or empty folder.
+def write_starter(folder: Path, kind: str = "mail") -> None:
+    """Write a starter task class into a new or empty folder.
 
     Args:
         folder: Its name is the name of the class. Missing parent folders are created.
+        kind: Which of `starters/`.
 
     Raises:
         BenchError: The name is not valid, or the folder can't be written. Files that were already
@@ -231,7 +232,7 @@ def write_starter(folder: Path) -> None:
         elif os.path.lexists(folder):
             raise BenchError(f"{where}: is no folder; give the name of a new one")
         _make(folder, made)
-        for name, text in starter_files():
+        for name, text in starter_files(kind):
             path = folder / name
             _make(path.parent, made)
             # "x" refuses to overwrite a file that was created after the folder was checked.
@@ -255,9 +256,9 @@ def write_starter(folder: Path) -> None:
         ) from None
 
 
-def starter_files() -> Iterator[tuple[str, str]]:
-    """Yield the names and contents of the starter's files."""
-    yield from _texts(files("pytest_failure_taxonomy.bench") / "starter", "")
+def starter_files(kind: str = "mail") -> Iterator[tuple[str, str]]:
+    """Yield the names and contents of a starter's files."""
+    yield from _texts(files("pytest_failure_taxonomy.bench") / "starters" / kind, "")
 
 
 def _texts(folder: Traversable, name: str) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,8 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import AfterValidator, ValidationError, ValidationInfo, field_validator
 
 from pytest_failure_taxonomy.bench import models
-from pytest_failure_taxonomy.bench.isolate.client import SET_FOR_RUBRICS, defines_grade
+from pytest_failure_taxonomy.bench.isolate.client import defines_grade
+from pytest_failure_taxonomy.bench.isolate.environment import SET_FOR_RUBRICS
 from pytest_failure_taxonomy.bench.load import cases
 from pytest_failure_taxonomy.bench.load.folder import (
     MARKER_FILE,
@@ -106,8 +107,6 @@ def check_rubric(folder: ClassFolder, name: str, *, may_be_script: bool) -> None
         # The parameters of one that is imported or assigned are unknown.
         if not may_be_script and not defines_grade(str(folder.path / name)):
             problems.add(None, f"has no function grade; {_GRADE}")
-    elif isinstance(grade, ast.AsyncFunctionDef):
-        problems.add(grade.lineno, f"grade is async; {_GRADE} without async")
     else:
         arguments = grade.args
         positional = len(arguments.posonlyargs) + len(arguments.args)

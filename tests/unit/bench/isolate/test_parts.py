@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.isolate import child, processes, wire
-from pytest_failure_taxonomy.bench.isolate.client import (
-    how_it_ended,
-    rubric_environment,
-)
+from pytest_failure_taxonomy.bench.isolate.environment import rubric_environment
+from pytest_failure_taxonomy.bench.isolate.processes import how_it_ended
 
 MESSAGES = st.lists(
     st.tuples(
