@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 from pytest_failure_taxonomy.bench.user_code import raised_elsewhere
@@ -17,6 +18,16 @@ MOST_COST_USD: Final = 1e9
 """The maximal cost of one case; larger amounts are mistakes, and could not be added exactly."""
 MOST_USAGE: Final = 1e15
 """The maximal amount of a usage, for the same reason."""
+
+
+def exact(amount: float) -> Decimal:
+    """Return an amount as a decimal: three times 0.1 must not exceed 0.3."""
+    return Decimal(repr(float(amount)))
+
+
+def add_exactly(*amounts: float) -> float:
+    """Return the sum that people get, too: 1.17 + 3.52 is 4.69."""
+    return float(sum(map(exact, amounts), Decimal(0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +117,8 @@ class Spending:
         """The sum of all amounts, in US dollars."""
         if not self._entries:
             return 0.0
-        return min(math.fsum(cost for cost, _ in tuple(self._entries)), MOST_COST_USD)
+        costs = [cost for cost, _ in tuple(self._entries)]
+        return min(add_exactly(*costs), MOST_COST_USD)
 
     @property
     def usage(self) -> dict[str, float]:
@@ -114,7 +126,7 @@ class Spending:
         sums: dict[str, float] = {}
         for _, usage in tuple(self._entries):
             for name, amount in usage.items():
-                sums[name] = sums.get(name, 0) + amount
+                sums[name] = add_exactly(sums.get(name, 0), amount)
         return sums
 
     def __eq__(self, other: object) -> bool:

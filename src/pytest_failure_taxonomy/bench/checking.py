@@ -56,8 +56,10 @@ def check_task_class(folder: Path, *, runs_oracle: bool) -> str:
         FailureTaxonomyError: it is not good.
     """
     from pytest_failure_taxonomy.bench.load.task_class import load_task_class
+    from pytest_failure_taxonomy.bench.scores import check_variables
 
     task_class = load_task_class(folder)
+    check_variables(task_class, str(folder / "bench.yaml"))
     times = task_class.settings.repeat
     words = f"task class, {counted(len(task_class.cases) // times, 'case')}"
     if times > 1:

@@ -421,6 +421,8 @@ def _call(call: KeptAttempt) -> str:
         parts.append(f"on {call.worker}")
     kind = f" [{call.kind}]" if call.kind else ""
     ended = f"no output: {call.ended}{kind}" if call.ended else "gave an output"
+    if call.workspace:
+        parts.append(f"workspace {call.workspace}")
     return f"call {call.attempt}: {ended} ({', '.join(parts)})"
 
 

@@ -5,7 +5,6 @@ Why the pairs are bounded as they are: docs/bench/compare-runs.md.
 
 from __future__ import annotations
 
-import math
 import os
 from codecs import BOM_UTF8
 from collections import Counter
@@ -19,6 +18,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from pytest_failure_taxonomy.bench import models
+from pytest_failure_taxonomy.bench.answers import add_exactly
 from pytest_failure_taxonomy.bench.bounds import (
     ALPHA,
     BY_HAND,
@@ -323,8 +323,8 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
         finding=_finding(interval, interval.p_value),
         mcnemar_p=mcnemar_p_value(worse, better),
         changes=tuple(changes),
-        old_cost_usd=math.fsum(score.cost_usd for score in old_scores),
-        new_cost_usd=math.fsum(score.cost_usd for score in new_scores),
+        old_cost_usd=add_exactly(*(score.cost_usd for score in old_scores)),
+        new_cost_usd=add_exactly(*(score.cost_usd for score in new_scores)),
         old_mean_ms=fmean(score.wall_clock_ms for score in old_scores),
         new_mean_ms=fmean(score.wall_clock_ms for score in new_scores),
         old_system_ms=_mean_system_ms(old_scores),

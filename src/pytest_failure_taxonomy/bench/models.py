@@ -128,7 +128,7 @@ class KeyScores(ClosedModel):
 
 
 class ProviderLoss(ClosedModel):
-    """Cases that never got through to the provider of the system, for one kind of its failures."""
+    """Cases that never got through to what the system needs, for one kind of its failures."""
 
     kind: str
     """The kind, such as `llm.rate_limited`."""
@@ -347,6 +347,7 @@ class BenchCase(ClosedModel):
     _is_suspect: bool = PrivateAttr(default=False)
     _id_in_file: str | None = PrivateAttr(default=None)
     """The id without the number of the repetition; `None`: the case is not repeated."""
+    _workspace: Path | None = PrivateAttr(default=None)
 
     @model_validator(mode="before")
     @classmethod
@@ -403,7 +404,12 @@ class BenchCase(ClosedModel):
         return self.model_copy(update={"case_id": self.id_in_file})
 
     def for_system(
-        self, hidden: Collection[str], spending: Spending, *, is_suspect: bool = False
+        self,
+        hidden: Collection[str],
+        spending: Spending,
+        *,
+        is_suspect: bool = False,
+        workspace: Path | None = None,
     ) -> Self:
         """Return what the system gets: a copy to work on, so that a rubric sees no changes.
 
@@ -411,6 +417,7 @@ class BenchCase(ClosedModel):
             hidden: The fields that only rubrics get. If there are any, it gets no path, either.
             spending: Where `spend` adds what was spent.
             is_suspect: Whether an earlier call for it may have killed what other cases needed.
+            workspace: Its workspace, if it has one.
         """
         fields = {
             name: given for name, given in self.fields.items() if name not in hidden
@@ -428,7 +435,51 @@ class BenchCase(ClosedModel):
         case = self.as_in_file().model_copy(update=update).spending_to(spending)
         case._hidden = frozenset(hidden)  # noqa: SLF001 - of the same class
         case._is_suspect = is_suspect  # noqa: SLF001 - likewise
+        return case.in_workspace(workspace)
+
+    def in_workspace(self, workspace: Path | None) -> Self:
+        """Return the case with a workspace, whose path rubrics get as `case["workspace"]`."""
+        if workspace is None:
+            return self
+        fields = {**self.fields, "workspace": str(workspace)}
+        case = self.model_copy(update={"fields": fields})
+        case._workspace = workspace  # noqa: SLF001 - of the same class
         return case
+
+    @property
+    def workspace(self) -> Path | None:
+        """The folder in which the system works, if `workspace:` of `bench.yaml` asks for one."""
+        return self._workspace
+
+    def stage(self, report: str | os.PathLike[str]) -> list[dict[str, str]]:
+        """Return the failure modes of a stage, from the report of `failure-taxonomy run`.
+
+        The code is the reason of the stage's verdict, such as `AGENT_GAVE_UP`; the detail says
+        whom the failure is charged to. A rubric can return them as they are.
+
+        Args:
+            report: The path of the report, from the workspace if there is one.
+
+        Returns:
+            None for a stage that did not fail.
+
+        Raises:
+            StageFailedError: The failure is charged to the environment. With
+                `lost_if: environment`, the case then has no score.
+            ReportError: There is no such report.
+        """
+        from pytest_failure_taxonomy.bench.user_code import StageFailedError
+        from pytest_failure_taxonomy.report.load import load_report
+
+        found = load_report(Path(self._workspace or "", report))
+        verdict = found.verdict
+        if verdict is None:
+            return []
+        charge = verdict.charge_to or "ambiguous"
+        detail = f"{found.run.stage}: {verdict.message} (charged to: {charge})"
+        if charge == "environment":
+            raise StageFailedError(f"{verdict.reason}: {detail}", verdict.kind)
+        return [{"code": str(verdict.reason), "detail": detail}]
 
     def spend(self, usd: float = 0.0, /, **usage: float) -> None:
         """Add what the system under test has just spent on this case.
@@ -573,6 +624,62 @@ class CaseFields(ClosedModel):
         return {ours: name for ours, name in self if name not in (None, ours)}
 
 
+class WorkspaceSettings(ClosedModel):
+    """What the workspace of each case is made of, and whose workspaces are kept."""
+
+    template: str | None = None
+    """A folder in the class's folder, which is copied, unless a case names its own."""
+    git: str | None = None
+    """The repository to check out: a path or URL, which has a `/`, or the field that has it."""
+    commit: str | None = None
+    """The field that names the commit."""
+    keep: Literal["failed", "all", "none"] = "failed"
+    """Whose workspaces are kept when the case is done."""
+
+    @model_validator(mode="after")
+    def _check_source(self) -> Self:
+        if [self.template is None, self.git is None, self.commit is None] not in (
+            [False, True, True],
+            [True, False, False],
+        ):
+            raise WrongError(
+                "has no single source; write a folder, or {git: ../repository, commit: FIELD}"
+            )
+        return self
+
+    @property
+    def git_field(self) -> str | None:
+        """The field of the cases that names the repository, if one does."""
+        return None if self.git is None or set(self.git) & set("/\\:") else self.git
+
+    def source_of(self, case: BenchCase) -> tuple[str, str]:
+        """Return the folder or repository of a case's workspace, and the commit if there is one.
+
+        Raises:
+            WrongError: The case names none that can be used.
+        """
+        if self.git is None or self.commit is None:
+            template = case.fields.get("workspace", self.template)
+            if not isinstance(template, str):
+                raise WrongError("'workspace' is not a string; name a folder")
+            if template.startswith("/") or ".." in Path(template).parts:
+                raise WrongError(
+                    f"{quoted(template)} leaves the class's folder; name a folder in it"
+                )
+            return template, ""
+        place = self.git if self.git_field is None else case.fields.get(self.git)
+        commit = case.fields.get(self.commit)
+        for name, text in ((self.git, place), (self.commit, commit)):
+            if not isinstance(text, str) or not text or text.startswith("-"):
+                raise WrongError(f"{quoted(name)} is no text that git takes; give one")
+        return str(place), str(commit)
+
+
+def as_workspace(given: object) -> object:
+    """Return the mapping that the name of a folder stands for."""
+    return {"template": given} if isinstance(given, str) else given
+
+
 class BenchSettings(ClosedModel):
     """The settings of a `bench.yaml`; every value has a default."""
 
@@ -617,6 +724,10 @@ class BenchSettings(ClosedModel):
     """Fields of the cases that rubrics get and the system does not."""
     fields: CaseFields = CaseFields()
     """Which fields of the files hold a case's id, input, tags and limits."""
+    workspace: Annotated[WorkspaceSettings | None, BeforeValidator(as_workspace)] = None
+    """The folder in which the system works on a case; `None`: cases have none."""
+    lost_if: Literal["environment"] | None = None
+    """What keeps a case from being judged: a failed call that is charged to it has no score."""
 
     @property
     def is_system_isolated(self) -> bool:
@@ -867,6 +978,9 @@ class BenchRunReport(ClosedModel):
     lost_to_provider: Listed[ProviderLoss] = ()
     """Cases that never got through to the provider of the system, sorted by the kind of its
     failure; they failed with `sut.exception`."""
+    lost_to_environment: Listed[ProviderLoss] = ()
+    """Cases without a score whose failures are charged to the environment, sorted by the kind of
+    failure; see `lost_if`."""
     block_severity_failure_modes: Listed[str]
     """The codes of severity `block` that occurred, sorted, each once."""
     gate: GateResult | None

@@ -31,6 +31,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from pytest_failure_taxonomy.bench import models
+from pytest_failure_taxonomy.bench.answers import add_exactly
 from pytest_failure_taxonomy.bench.bounds import (
     BY_HAND,
     FEWEST_SCORES,
@@ -286,8 +287,8 @@ def aggregate(
         started: The ids of the cases that were started; those with a score always count
             as started.
         stopped: Why cases were not started.
-        lost_to: The kind of the provider's failure for each case that never got
-            through.
+        lost_to: The kind of the failure for each case that never got through to the
+            provider; and for each without a score that was lost to the environment.
         lost_cost_usd: What cases without a score cost, in US dollars.
         usages: What calls of the system told besides the cost, by name.
         is_part: Whether more cases are missing, of which the plan doesn't know.
@@ -321,6 +322,7 @@ def aggregate(
     modes = [mode for score in scores.values() for mode in score.failure_modes]
     blocking = {mode.code for mode in modes if mode.severity == "block"}
     losses = Counter(kind for case_id, kind in lost_to.items() if case_id in scores)
+    owed = Counter(lost_to[name] for name in begun if name in lost_to.keys() - scores)
     report = models.BenchRunReport(
         run_id=secrets.token_hex(16) if run_id is None else run_id,
         task_class=plan.task_class.name,
@@ -340,10 +342,11 @@ def aggregate(
         # It computes with fractions, so the order does not change a digit.
         score_stddev=statistics.stdev(values) if len(values) > 1 else None,
         passed_count=passed,
-        total_cost_usd=math.fsum([lost_cost_usd, *costs]),
+        total_cost_usd=add_exactly(lost_cost_usd, *costs),
         usage=_sum_usages(usages),
         stopped=stopped,
         lost_to_provider=provider_losses(losses),
+        lost_to_environment=provider_losses(owed),
         block_severity_failure_modes=tuple(sorted(blocking)),
         gate=None,
         reduced=reduce_runs(plan.task_class.settings.reducers, distinct, why_none),
@@ -394,7 +397,7 @@ def _sum_usages(usages: Iterable[Mapping[str, float]]) -> dict[str, float]:
     sums: dict[str, float] = {}
     for usage in usages:
         for name, amount in usage.items():
-            sums[name] = sums.get(name, 0.0) + amount
+            sums[name] = add_exactly(sums.get(name, 0.0), amount)
     return sums
 
 
@@ -834,8 +837,13 @@ def _missing_words(report: models.BenchRunReport) -> list[str]:
     """Return how many cases have no score, or were lost to the provider."""
     counts = report.counts
     words = []
-    if counts.lost:
-        words.append(f"{counts.lost} lost")
+    owed = report.lost_to_environment
+    owed_cases = sum(loss.cases for loss in owed)
+    if counts.lost > owed_cases:
+        words.append(f"{counts.lost - owed_cases} lost")
+    if owed:
+        kinds = ", ".join(loss.kind for loss in owed)
+        words.append(f"{owed_cases} lost (environment: {kinds})")
     if counts.not_run:
         words.append(f"{counts.not_run} not run")
     losses = report.lost_to_provider

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 from pydantic import BeforeValidator, Field, ValidationError
 
 from pytest_failure_taxonomy.bench import models
-from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
+from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, add_exactly
 from pytest_failure_taxonomy.bench.models import (
     BenchCase,
     BenchScore,
@@ -78,6 +78,10 @@ class CaseAttempt(ClosedModel):
     fingerprint: str = ""
     """The same for exceptions of one cause; empty if the system and the rubric raised
     none."""
+    charge_to: str | None = None
+    """Whom the failure of a lost call is charged to, if that is why it is lost."""
+    workspace: str | None = None
+    """Where the workspace of the case is kept, if it is."""
 
 
 @value
@@ -178,6 +182,9 @@ def failure_lines(
     calls = f"{len(outcome.attempts)} calls" if len(outcome.attempts) > 1 else ""
     if facts := ", ".join(filter(None, (took, cost_words(score.cost_usd), calls))):
         lines.append(f"  {facts}")
+    workspace = outcome.attempts[-1].workspace if outcome.attempts else None
+    if workspace is not None:
+        lines.append(f"  workspace: {workspace}")
     told = "" if outcome.traceback is None else outcome.traceback.text()
     if told:
         lines += ["", *told.rstrip().splitlines()]
@@ -485,7 +492,8 @@ def combine(
         RubricError: A rubric that counts failed, or two gave one key; the message names
             them, and the error has the cost of the others.
     """
-    cost_usd = min(MOST_COST_USD, math.fsum(each.cost_usd for each in answers.values()))
+    costs = [answer.cost_usd for answer in answers.values()]
+    cost_usd = min(MOST_COST_USD, add_exactly(*costs))
     counting = {name: error for name, error in sorted(errors.items()) if weights[name]}
     if counting:
         first = next(iter(counting.values()))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 from collections import Counter
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.bench import models
+from pytest_failure_taxonomy.bench.answers import add_exactly
 from pytest_failure_taxonomy.bench.load.folder import RUBRICS
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchDigests, TaskClass
 from pytest_failure_taxonomy.bench.report import (
@@ -297,18 +297,19 @@ def _join(parts: Sequence[_Part]) -> models.BenchRunReport:
         digests=_join_digests(reports),
         system=first.system,
         system_label=first.system_label,
-        lost_cost_usd=math.fsum(shard.lost_cost_usd for shard in shards),
+        lost_cost_usd=add_exactly(*(shard.lost_cost_usd for shard in shards)),
         usages=[report.usage for report in reports],
         is_part=bool(missing),
     )
-    losses: Counter[str] = Counter()
+    losses, owed = Counter[str](), Counter[str]()
     for report in reports:
-        for loss in report.lost_to_provider:
-            losses[loss.kind] += loss.cases
+        losses.update({loss.kind: loss.cases for loss in report.lost_to_provider})
+        owed.update({loss.kind: loss.cases for loss in report.lost_to_environment})
     agreements = (report.rubric_agreement for report in reports)
     return joined.model_copy(
         update={
             "lost_to_provider": provider_losses(losses),
+            "lost_to_environment": provider_losses(owed),
             "rubric_agreement": next(filter(None, agreements), None),
         }
     )

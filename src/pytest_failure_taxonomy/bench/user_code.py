@@ -11,6 +11,7 @@ import asyncio
 import importlib
 import importlib.util
 import math
+import opcode
 import random
 import sys
 import traceback
@@ -26,9 +27,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.taxonomy.charges import charge_of
 from pytest_failure_taxonomy.taxonomy.classification import classify_exception
 from pytest_failure_taxonomy.taxonomy.evidence import RaisedException
 from pytest_failure_taxonomy.taxonomy.fingerprints import normalize_message
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    FailureReason,
+    Stage,
+    known_kinds,
+)
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import RetrySettings
@@ -235,11 +242,15 @@ _JITTER: Final = 0.25
 once."""
 
 
-def kind_of(error: BaseException) -> str | None:
+def kind_of(error: BaseException, *, asks_raiser: bool = False) -> str | None:
     """Return the kind of a well-known library's exception, such as `llm.rate_limited`.
 
     An exception can also name its kind in an attribute `failure_kind`. An exception
     without a kind of its own has that of its cause.
+
+    Args:
+        error: The exception.
+        asks_raiser: Whether an exception that others than its library raise has no kind.
     """
     seen: set[int] = set()
     each: BaseException | None = error
@@ -257,7 +268,11 @@ def kind_of(error: BaseException) -> str | None:
             module, _, name = bases[0].rpartition(".")
             found = classify_exception(
                 RaisedException(
-                    type=name, module=module, message=_message_of(each), bases=bases
+                    type=name,
+                    module=module,
+                    message=_message_of(each),
+                    bases=bases,
+                    raiser=_raiser_of(each) if asks_raiser else None,
                 )
             )
             if found is not None:
@@ -322,6 +337,49 @@ def pause_seconds(
     return min(max(pause, error.retry_after or 0.0), LONGEST_PAUSE_SECONDS)
 
 
+class StageFailedError(Exception):
+    """A stage of a case failed, and that is charged to the environment."""
+
+    charge_to = "environment"
+
+    def __init__(self, message: str, failure_kind: str) -> None:
+        super().__init__(message)
+        self.failure_kind = failure_kind
+
+
+def charge_of_error(error: BaseException) -> str | None:
+    """Return whom an exception of a system is charged to; `None` if its kind is not known.
+
+    An exception can also say it in an attribute `charge_to`. What the system's own code raises
+    of a library's classes is not the environment's.
+    """
+    named = attribute_of(error, "charge_to")
+    if type(named) is str:
+        return named
+    kind = kind_of(error, asks_raiser=True)
+    if kind is None:
+        return None
+    known = known_kinds().get(kind)
+    reason = (known and known.reason) or FailureReason.UNKNOWN
+    name = type(error).__name__
+    return charge_of(kind, reason, Stage.AGENT_RUN, None, name)
+
+
+def _raiser_of(error: BaseException) -> str | None:
+    """Return the module whose `raise` raised an exception; `None` if that was Python itself."""
+    entry = error.__traceback__
+    while entry is not None and entry.tb_next is not None:
+        entry = entry.tb_next
+    if entry is None or entry.tb_frame.f_code.co_code[entry.tb_lasti] != _RAISE:
+        return None  # compiled code has no frame
+    module = str(entry.tb_frame.f_globals.get("__name__", ""))
+    is_pythons = module.partition(".")[0] in sys.stdlib_module_names
+    return None if is_pythons and not module.startswith("unittest.mock") else module
+
+
+_RAISE: Final = opcode.opmap["RAISE_VARARGS"]
+
+
 def retry_after_seconds(error: BaseException) -> float | None:
     """Return the pause that a server's answer in an exception asks for, in seconds.
 
@@ -370,6 +428,8 @@ class ToldError(Exception):
     then."""
     full_name = ""
     """The name of the original's type, with its module."""
+    charge_to: str | None = None
+    """Whom the failure is charged to, if it is of a known kind."""
 
     def __init__(
         self,
@@ -406,6 +466,7 @@ class ToldError(Exception):
             "retry_after": self.retry_after,
             "is_systemic": self.is_systemic,
             "is_lost": self.is_lost,
+            "charge_to": self.charge_to,
         }
 
 
@@ -420,9 +481,10 @@ class ErrorFacts(TypedDict, total=False):
     retry_after: float | None
     is_systemic: bool
     is_lost: bool
+    charge_to: str | None
 
 
-_FACTS: Final = ("full_name", "failure_kind", "retry_after", "is_systemic", "is_lost")
+_FACTS: Final = frozenset(ErrorFacts.__annotations__) - {"type", "message", "traceback"}
 
 
 def facts_of(error: BaseException) -> ErrorFacts:
@@ -433,6 +495,7 @@ def facts_of(error: BaseException) -> ErrorFacts:
         "failure_kind": kind_of(error),
         "retry_after": retry_after_seconds(error),
         "is_systemic": attribute_of(error, "is_systemic") is not False,
+        "charge_to": charge_of_error(error),
     }
 
 

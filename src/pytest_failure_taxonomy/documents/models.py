@@ -159,7 +159,7 @@ def _in_words(error: ErrorDetails, part: Tree) -> str:
     given = part.in_words()
     if error["type"] == "literal_error":
         words = re.findall(r"'([^']*)'", context["expected"])
-        allowed = " or ".join([", ".join(words[:-1]), words[-1]])
+        allowed = " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
         word = part.value if isinstance(part.value, str) else ""
         right = right_words(word, words, otherwise=f"write {allowed}")
         return f"{given} is unknown; {right}"

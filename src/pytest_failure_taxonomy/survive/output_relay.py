@@ -258,8 +258,13 @@ class OutputRelay:
 
 
 def _is_passed_on(descriptor: int) -> bool:
-    """Tell whether a descriptor is a pipe, a socket, as Node.js has them, or a terminal."""
+    """Tell whether a descriptor is a pipe, a socket, as Node.js has them, or a terminal.
+
+    Nor is what a harness throws away lost: the null device counts, too.
+    """
     with suppress(OSError):
-        mode = os.fstat(descriptor).st_mode
-        return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+        status = os.fstat(descriptor)
+        mode = status.st_mode
+        is_stream = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+        return is_stream or os.path.samestat(status, os.stat(os.devnull))
     return False

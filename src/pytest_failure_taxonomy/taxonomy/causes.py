@@ -153,6 +153,7 @@ _PLAIN: Final = (
     "Failed: ",
     "CaseFailedError: ",
     "CaseWithoutScoreError: ",
+    "CaseLostToEnvironmentError: ",
     "DocTestFailure: ",
 )
 """Exceptions that say nothing by their type: a check has failed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import pytest
@@ -243,3 +244,31 @@ def test_a_run_in_a_test_that_a_cap_stops_fails(
     assert (run.exit_status, run.outcomes) == (exit_status, {"passed": 1})
     if exit_status:
         assert run.report["verdict"]["kind"] == "bench.gate"
+
+
+def test_money_is_decimal_everywhere(
+    runs: PytestRuns, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sums of costs and usage have the digits that people get, in reports, files and rows."""
+    cases = [
+        {"id": "a", "input": 1, "spends": 1.17, "costs": 3.52},
+        {"id": "b", "input": 2, "spends": 0.1, "costs": 0.2, "rubric_cost": 0.07},
+    ]
+    system = SPENDS.replace("tokens=10", "meters=0.1").replace(
+        '"tokens": 5', '"meters": 0.2'
+    )
+    runs.write(task_class_files(cases, system=system))
+    report = only_bench(runs.run("bench", "--bench-json=b.json", plugins=[BENCH]))
+    assert report["total_cost_usd"] == 5.06
+    assert report["usage"] == {"meters": 0.6}
+    costs = {case_id: score["cost_usd"] for case_id, score in report["per_case"]}
+    assert costs == {"a": 4.69, "b": 0.37}
+    (kept,) = (runs.path / ".bench").glob("*.jsonl")
+    storage = ("--storage", str(kept.parent))
+    assert main(["bench", "export", *storage, "--to", "json", "latest"]) == 0
+    written = kept.read_text() + (runs.path / "b.json").read_text()
+    costs_written = re.findall(
+        r'cost_usd":\s*([0-9.e-]+)', written + capsys.readouterr().out
+    )
+    assert "4.69" in costs_written
+    assert max(map(len, costs_written)) == len("4.69")

@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from tests.helpers.children import run_child
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
@@ -166,6 +167,20 @@ def test_a_variable_that_is_missing(
         assert words in "\n".join(run.stdout)
     assert calls(runs) == []
     assert not (runs.path / "called").exists()
+
+
+def test_validate_says_what_pytest_says_of_a_variable(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A class that pytest refuses for a missing variable is not valid, either."""
+    monkeypatch.delenv(KEY, raising=False)
+    runs.write(task_class_files(passing_cases(1), settings=f"rubric_env: [{KEY}]\n"))
+    command = [sys.executable, "-m", "pytest_failure_taxonomy", "validate", "bench"]
+    refused = run_child(runs.path, command)
+    words = f"bench/echo/bench.yaml: rubric_env: {KEY} is not set, or empty; set what"
+    assert words in refused.stderr
+    assert refused.status == 1
+    assert run_child(runs.path, command, env={KEY: "set"}).status == 0
 
 
 def test_grading_in_a_test_needs_no_mark_of_the_rubrics(runs: PytestRuns) -> None:

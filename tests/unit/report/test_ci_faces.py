@@ -84,6 +84,7 @@ BENCH: Final[dict[str, Any]] = {
     "system_label": "",
     "stopped": None,
     "lost_to_provider": [],
+    "lost_to_environment": [],
     "block_severity_failure_modes": [],
     "gate": {"verdict": "FAIL", "reasons": ["3 cases passed, and 4 are wanted"]},
     "reduced": [],

@@ -111,6 +111,7 @@ BENCH_REPORT: Final[dict[str, Any]] = {
     "system_label": "",
     "stopped": None,
     "lost_to_provider": [],
+    "lost_to_environment": [],
     "block_severity_failure_modes": ["sut.timeout"],
     "gate": {"verdict": "FAIL", "reasons": ["no case passed"]},
     "reduced": [],

@@ -27,7 +27,6 @@ scipy.
 # are.
 
 import json
-import math
 import os
 import threading
 import time
@@ -41,7 +40,7 @@ from pydantic import Field, ValidationError
 
 from pytest_failure_taxonomy import VERSION
 from pytest_failure_taxonomy.bench import models
-from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
+from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, add_exactly
 from pytest_failure_taxonomy.bench.load.folder import (
     MARKER_FILE,
     ClassFolder,
@@ -592,9 +591,9 @@ class RunFile:
         """
         score = outcome.score
         last = outcome.attempts[-1]
-        system_usd = sum(call.cost_usd for call in outcome.attempts)
+        spent = [-call.cost_usd for call in outcome.attempts]
         record = self._record_call(outcome.case_id, last)
-        record["rubric_cost_usd"] = max(0.0, round(score.cost_usd - system_usd, 12))
+        record["rubric_cost_usd"] = max(0.0, add_exactly(score.cost_usd, *spent))
         record["input_digest"] = self._digest(outcome.case_id)
         record["score"] = self._redact(score.model_dump(mode="json"))
         record["output"] = self._redact(outcome.output)
@@ -751,9 +750,9 @@ class KeptCase:
     def spend(self, number: int, cost_usd: float) -> None:
         """Take in what a call has spent."""
         if any(call.attempt == number for call in self.calls):
-            self._late_cost_usd += cost_usd
+            self._late_cost_usd = add_exactly(self._late_cost_usd, cost_usd)
         else:
-            self._told[number] = self._told.get(number, 0.0) + cost_usd
+            self._told[number] = add_exactly(self._told.get(number, 0.0), cost_usd)
 
     def end(self, call: KeptAttempt) -> None:
         """Take in a call that has ended."""
@@ -790,8 +789,9 @@ class KeptCase:
     @property
     def cost_usd(self) -> float:
         """What it has cost so far, in US dollars, whether it has a score or not."""
-        ended = math.fsum(call.cost_usd + call.rubric_cost_usd for call in self.calls)
-        return ended + math.fsum(self._told.values()) + self._late_cost_usd
+        costs = [call.cost_usd for call in self.calls]
+        costs += [call.rubric_cost_usd for call in self.calls]
+        return add_exactly(*costs, *self._told.values(), self._late_cost_usd)
 
     def all_calls(self) -> tuple[CaseAttempt, ...]:
         """Return all calls of the system, those included that were lost."""
@@ -954,9 +954,9 @@ class KeptRun:
 
     def cost_without_score_usd(self) -> float:
         """Return what was spent on cases of the run that is in none of their scores."""
-        spent = math.fsum(case.cost_usd for case in self.known.values())
-        scored = math.fsum(score.cost_usd for score in self.scores().values())
-        return max(0.0, round(spent - scored, 9))
+        spent = [case.cost_usd for case in self.known.values()]
+        scored = [-score.cost_usd for score in self.scores().values()]
+        return max(0.0, add_exactly(*spent, *scored))
 
 
 def read_run(path: Path, *, has_outputs: bool = True) -> KeptRun:
@@ -1112,14 +1112,16 @@ def report_of(run: KeptRun) -> models.BenchRunReport:
 
 
 def lost_to(run: KeptRun) -> dict[str, str]:
-    """Return the kind of the provider's failure for each case lost to it."""
-    return {
-        case_id: case.last.kind
-        for case_id, case in run.known.items()
-        if case.last is not None
-        and case.last.kind
-        and is_infrastructure(case.last.kind)
-    }
+    """Return the kind of the failure for each case lost to the provider or environment."""
+    kinds = {}
+    for case_id, case in run.known.items():
+        call = case.last or next(reversed(case.calls), None)
+        if call is None:
+            continue
+        is_owed = call.is_lost and call.charge_to is not None
+        if is_owed or (call.score is not None and is_infrastructure(call.kind)):
+            kinds[case_id] = call.kind or "environment"
+    return kinds
 
 
 def folder_of(run: KeptRun, given: Path | None = None) -> Path:

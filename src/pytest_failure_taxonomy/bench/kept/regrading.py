@@ -8,6 +8,7 @@ What becomes of a case of the earlier run:
 | the system raised or exceeded a limit  | keeps its score: there is nothing to grade             |
 | its output was too long to save        | lost                                                   |
 | the case has changed since             | lost, unless asked for: it may be another question now |
+| its workspace was removed              | lost: the rubric may need it                           |
 | it left no score                       | lost, as before                                        |
 | it was not run                         | not run, as before                                     |
 | it is no longer in the class           | no part of the new run                                 |
@@ -15,7 +16,6 @@ What becomes of a case of the earlier run:
 
 from __future__ import annotations
 
-import math
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer
+from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer, add_exactly
 from pytest_failure_taxonomy.bench.isolate.client import open_rubrics
 from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.kept.file import (
@@ -34,6 +34,7 @@ from pytest_failure_taxonomy.bench.kept.file import (
 )
 from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan, TaskClass
 from pytest_failure_taxonomy.bench.run.runner import Runner, RunResults
+from pytest_failure_taxonomy.bench.run.workspaces import KeptWorkspaces, Workspaces
 from pytest_failure_taxonomy.bench.scores import (
     CaseAttempt,
     CaseOutcome,
@@ -43,10 +44,12 @@ from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
-Fate = Literal["graded", "no output", "cut", "changed", "lost", "not run", "gone"]
+Fate = Literal[
+    "graded", "no output", "cut", "changed", "removed", "lost", "not run", "gone"
+]
 """What becomes of a case, in the order of the table above."""
 
-_LOST: Final = ("cut", "changed", "lost")
+_LOST: Final = ("cut", "changed", "removed", "lost")
 _BEGIN_OF_ID: Final = re.compile(
     r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]+-(?=[A-Za-z0-9_.-]{1,200}\Z)"
 )
@@ -123,6 +126,10 @@ def plan_regrading(
         else _fate(case, is_left_out=case_id in changed and not takes_changed)
         for case_id, case in run.cases.items()
     }
+    workspaces = kept_workspaces(run, task_class)
+    for case_id, fate in fates.items() if workspaces is not None else ():
+        if fate == "graded" and workspaces is not None and not workspaces.has(case_id):
+            fates[case_id] = "removed"
     check_variables(task_class, task_class.name)
     plan = Regrading(
         run=run, task_class=task_class, fates=fates, changed=tuple(sorted(changed))
@@ -139,6 +146,18 @@ def plan_regrading(
             f"{run.path}: has no output to grade again ({why}); run the cases again"
         )
     return plan
+
+
+def kept_workspaces(run: KeptRun, task_class: TaskClass) -> KeptWorkspaces | None:
+    """Return the workspaces of a run, beside its file; `None` if its cases have none."""
+    settings = task_class.settings.workspace
+    if settings is None:
+        return None
+    # Of a run that was graded again already, they are those of the first one.
+    run_id = run.header.regraded_from or run.header.run_id
+    if _BEGIN_OF_ID.match(run_id) is None:  # anybody may have written it
+        run_id = run.path.stem
+    return KeptWorkspaces(task_class, settings, run.path.absolute().parent / run_id)
 
 
 def _fate(case: KeptCase, *, is_left_out: bool) -> Fate:
@@ -211,11 +230,13 @@ async def regrade(plan: Regrading, file: RunFile) -> None:
         calls, before = _calls(kept[outcome.case_id]), kept[outcome.case_id].score
         fingerprint = outcome.attempts[-1].fingerprint
         calls[-1] = calls[-1].model_copy(update={"fingerprint": fingerprint})
-        spent = math.fsum(call.cost_usd for call in calls)
+        spent = add_exactly(*(call.cost_usd for call in calls))
         system_ms = calls[-1].seconds * 1000
         score = outcome.score.model_copy(
             update={
-                "cost_usd": min(outcome.score.cost_usd + spent, MOST_COST_USD),
+                "cost_usd": min(
+                    add_exactly(outcome.score.cost_usd, spent), MOST_COST_USD
+                ),
                 "wall_clock_ms": outcome.score.wall_clock_ms + system_ms,
                 "system_ms": None if before is None else before.system_ms,
             }
@@ -234,6 +255,7 @@ async def regrade(plan: Regrading, file: RunFile) -> None:
         answers,
         on_outcome=write_score,
         on_start=lambda case_id: file.note_start(case_id, 1),
+        workspaces=kept_workspaces(plan.run, plan.task_class),
     )
     stopped = graded_again.stopped
     if stopped or (plan.run.stopped and plan.having("not run")):
@@ -247,6 +269,7 @@ async def grade_outputs(
     *,
     on_outcome: Callable[[CaseOutcome], None],
     on_start: Callable[[str], None] = lambda _: None,
+    workspaces: Workspaces | None = None,
     **limits: Any,
 ) -> RunResults:
     """Grade answers that are there already, by the class's rubrics in their isolation.
@@ -257,6 +280,7 @@ async def grade_outputs(
         answers: Their answers, by id.
         on_outcome: Is given each outcome.
         on_start: Is given the id of each case before it is graded.
+        workspaces: Of the cases, if their systems have worked in some; else new ones are made.
         limits: Fields of the plan that are not those of the class.
 
     Raises:
@@ -273,7 +297,12 @@ async def grade_outputs(
 
     # What a case may cost is a bound of its system.
     given = tuple(case.model_copy(update={"max_cost_usd": None}) for case in cases)
-    runner = Runner(on_outcome=on_outcome, on_start=on_start, is_logging=False)
+    runner = Runner(
+        on_outcome=on_outcome,
+        on_start=on_start,
+        workspaces=workspaces,
+        is_logging=False,
+    )
     rubric = open_rubrics(task_class, task_class.settings)
     try:
         return await runner.run_cases(

@@ -11,7 +11,13 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import AfterValidator, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.isolate.client import defines_grade
@@ -290,6 +296,12 @@ class _FieldsInFile(FileModel, models.CaseFields):
     """The keys below `fields`."""
 
 
+class _WorkspaceInFile(FileModel, models.WorkspaceSettings):
+    template: Line | None = None
+    git: Line | None = None
+    commit: Line | None = None
+
+
 class _SettingsInFile(FileModel, models.BenchSettings):
     most = cases.MAX_NUMBER
     most_of = MappingProxyType({"repeat": _MAX_REPEAT})
@@ -302,6 +314,9 @@ class _SettingsInFile(FileModel, models.BenchSettings):
     retry: _RetryInFile | None = None
     gate: _GateInFile | None = None
     fields: _FieldsInFile = _FieldsInFile()
+    workspace: Annotated[
+        _WorkspaceInFile | None, BeforeValidator(models.as_workspace)
+    ] = None
 
     @field_validator("reducers")
     @classmethod
@@ -402,6 +417,34 @@ def _wrong_fields(
         what := _why_no_field(settings.cluster, fields)
     ):
         yield ("cluster",), what
+    workspace = settings.workspace
+    if workspace is not None:
+        for field in filter(None, (workspace.git_field, workspace.commit)):
+            if what := _why_no_field(field, fields):
+                yield ("workspace",), what
+
+
+def _check_workspaces(
+    folder: ClassFolder,
+    settings: models.BenchSettings,
+    found: Iterable[models.BenchCase],
+) -> None:
+    """Report what no workspace can be made of: the class's template once, then those of cases."""
+    workspace = settings.workspace
+    if workspace is None:
+        return
+    of_class = models.BenchCase(case_id=_SETTINGS)
+    for case in (of_class, *found) if workspace.git is None else found:
+        if workspace.git is None and "workspace" not in case.fields and case.path:
+            continue
+        file = os.path.relpath(case.path, folder.path) if case.path else _SETTINGS
+        try:
+            place, _ = workspace.source_of(case)
+            if workspace.git is None and not (folder.path / place).is_dir():
+                raise WrongError(f"there is no folder {quoted(place)}; name one")
+        except WrongError as error:
+            what = f"{case.case_id}: {error}" if case.path else str(error)
+            folder.problems_of(file).add(case.line, f"workspace: {what}")
 
 
 def _hidden_names(settings: models.BenchSettings) -> tuple[str, ...]:
@@ -624,6 +667,7 @@ def load_task_class(path: str | os.PathLike[str]) -> models.TaskClass:
     # If no case has the field, there is a problem already, for which no case is to blame.
     if settings.cluster is not None and settings.cluster in fields:
         found = list(cases.with_clusters(folder, found, settings.cluster))
+    _check_workspaces(folder, settings, found)
     if settings.repeat > 1:
         runs = range(1, settings.repeat + 1)
         found = [case.as_repetition(number) for case in found for number in runs]

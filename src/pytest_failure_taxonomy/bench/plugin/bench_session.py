@@ -132,9 +132,13 @@ class BenchSession:
             reported_by(item).append(("stop", *source, str(error)))
             pytest.skip(f"not started: {error}")
         except CaseLostError as lost:
-            what = f"no score: {lost.shown.words}"
+            what, kind = f"no score: {lost.shown.words}", items.CaseWithoutScoreError
+            if lost.fatal is None:
+                what, kind = f"{what} (environment)", items.CaseLostToEnvironmentError
             lines = [what, *lost.shown.traceback.text().splitlines()]
-            raise items.CaseWithoutScoreError(what, lines) from None
+            if lost.workspace is not None:
+                lines.insert(1, f"  workspace: {lost.workspace}")
+            raise kind(what, lines) from None
         score = outcome.score.model_dump(mode="json")
         reported_by(item).append(("case", *source, item.case.case_id, score))
         return outcome
@@ -154,6 +158,7 @@ class BenchSession:
         source = Source("" if folder is None else str(folder), test)
         file = self._results.open(source, plan.task_class, given, plan.cases)
         runner = Runner(
+            workspaces=self._results.workspaces(plan.task_class, file),
             results=results.SourceResults(file),
             admission=Admission(plan, file),
             is_logging=False,
@@ -317,6 +322,10 @@ class BenchSession:
         return found
 
     # Hooks.
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Leave out what workspaces are made of: it has tests of its own."""
+        return True if collection_path in self.classes.templates else None
 
     @pytest.hookimpl(
         tryfirst=True

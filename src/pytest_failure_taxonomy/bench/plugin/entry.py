@@ -103,6 +103,15 @@ def pytest_collection(session: pytest.Session) -> None:
         ]
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out the workspaces that runs have kept: they have tests of their own."""
+    if not _IS_RUN(collection_path.name):
+        return None
+    from pytest_failure_taxonomy.option_files import RUN_SUFFIX
+
+    return True if os.path.exists(f"{collection_path}{RUN_SUFFIX}") else None
+
+
 def pytest_collect_directory(
     path: Path, parent: pytest.Collector
 ) -> pytest.Collector | None:
@@ -290,4 +299,6 @@ def _may_hold_cases(nodeids: Sequence[str]) -> bool:
     return any(each.startswith("cases/") or _CASES_IN_NODEIDS(each) for each in nodeids)
 
 
+_IS_RUN = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{6}-").match
+"""How the folder of a run's workspaces is called, beside its file."""
 _CASES_IN_NODEIDS = re.compile(r"/cases/|(^|/)cases\.py::").search

@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import pytest
 
 from pytest_failure_taxonomy.bench import models
+from pytest_failure_taxonomy.bench.answers import add_exactly
 from pytest_failure_taxonomy.bench.load.folder import is_task_class
 from pytest_failure_taxonomy.bench.models import (
     BenchCase,
@@ -135,10 +136,15 @@ class Bench:
                 f"{self._item.nodeid}: bench.score grades the case of a test with the mark bench;"
                 ' write @pytest.mark.bench("name") and take the argument `case`'
             )
+        if found.task_class.settings.workspace is not None:
+            raise BenchError(
+                f"{self._item.nodeid}: its case has no workspace, and"
+                f" {found.task_class.name} asks for one; call bench.run_sync instead"
+            )
         outcome = self._session.runs.grade(found.task_class, found.case, output)
         took_ms = (time.perf_counter() - self._began) * 1000
         whole = {
-            "cost_usd": outcome.score.cost_usd + cost_usd,
+            "cost_usd": add_exactly(outcome.score.cost_usd, cost_usd),
             "wall_clock_ms": took_ms,
         }
         score = BenchScore(

@@ -56,6 +56,10 @@ class CaseWithoutScoreError(CaseFailedError):
     """A case was started and left no score; `libraries.toml` has its kind."""
 
 
+class CaseLostToEnvironmentError(CaseWithoutScoreError):
+    """The same, and that is charged to the environment: see `charges.json`."""
+
+
 def load_for_collection(
     node: pytest.Collector, folder: Path | None = None
 ) -> TaskClass:
@@ -185,6 +189,11 @@ class BenchFile(pytest.Module):
                     " `sut: package.module:callable`"
                 )
             return True
+        if classes.backend is not None and settings.workspace is not None:
+            raise self.CollectError(
+                f"{classes.shown(self.folder / 'bench.yaml')}: workspace: is a folder of this"
+                " machine, and --bench-backend calls the system on others; leave one of the two out"
+            )
         if classes.backend is not None:
             return False  # the cluster's workers import it
         is_option = self.config.getoption("bench_sut") is not None

@@ -6,7 +6,6 @@ A test's report carries its results to the process that collects them, xdist's c
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
 import time
@@ -23,6 +22,7 @@ import pytest
 
 from pytest_failure_taxonomy.bench import comparing, models
 from pytest_failure_taxonomy.bench import report as run_report
+from pytest_failure_taxonomy.bench.answers import add_exactly
 from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
 from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.kept.file import KeptRun, RunFile, RunHeader
@@ -36,6 +36,10 @@ from pytest_failure_taxonomy.bench.plugin.storage import (
 from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
 from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.run.runner import RunResults
+from pytest_failure_taxonomy.bench.run.workspaces import (
+    Workspaces,
+    remove_empty_folder,
+)
 from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.bench.sharding import case_digest, digests_of
 from pytest_failure_taxonomy.errors import BenchError
@@ -231,7 +235,7 @@ class Results:
         words = [f"{done} of {total} cases"]
         if failed := sum(not score.passed for score in scores):
             words.append(f"{failed} failed")
-        if cost := cost_words(math.fsum(score.cost_usd for score in scores)):
+        if cost := cost_words(add_exactly(*(score.cost_usd for score in scores))):
             words.append(cost)
         if done > done_before:
             left = (now - since) * (total - done) / (done - done_before)
@@ -395,6 +399,15 @@ class Results:
                     file.hold(self._storage.name)
         return file
 
+    def workspaces(
+        self, task_class: models.TaskClass, file: RunFile | None
+    ) -> Workspaces | None:
+        """Return what makes the workspaces of a run that is kept; they are beside its file."""
+        settings = task_class.settings.workspace
+        if settings is None or file is None or self._storage.is_temporary:
+            return None
+        return Workspaces(task_class, settings, file.path.with_suffix(""))
+
     def close(self) -> None:
         """Close the files of the runs, which other pytest runs may continue then."""
         for file in self._files:
@@ -456,6 +469,7 @@ class Results:
         """
         self.close()
         for path in self._paths():
+            remove_empty_folder(path.with_suffix(""))
             with suppress(BenchError):
                 run = KeptRun(path, has_outputs=False)
                 source = source_of_run(self._rootdir, run.header)

@@ -176,6 +176,7 @@ class CaseScheduler:
             on_lost=unit.lose,
             results=results,
             admission=results.admission,
+            workspaces=self._results.workspaces(plan.task_class, results.file),
             loop=self.fan_out.loop_of_systems,
             is_logging=False,
         ).run_cases(

@@ -29,6 +29,7 @@ from pytest_failure_taxonomy.bench.models import (
     TaskClass,
 )
 from pytest_failure_taxonomy.bench.plugin.node_names import case_and_system, node_name
+from pytest_failure_taxonomy.bench.plugin.storage import storage_of
 from pytest_failure_taxonomy.bench.scores import CombinedRubrics, check_variables
 from pytest_failure_taxonomy.bench.sharding import (
     ids_of_shard,
@@ -47,6 +48,8 @@ _ROUNDS_PER_UNIT: Final = 2
 """A unit has at least this many times the cases that run at once: its end leaves slots
 idle."""
 
+_CEILINGS: Final = "GIT_CEILING_DIRECTORIES"
+"""Folders in which git looks for no repository when it is called below them."""
 _OF_CLASS: Final = [option for option in BENCH_OPTIONS.values() if option.is_of_class]
 _T = TypeVar("_T")
 
@@ -60,6 +63,8 @@ class TaskClasses:
         self._settings: dict[str, BenchSettings] = {}
         self._by_file: dict[Path, dict[Path | None, list[BenchCase]]] = {}
         self._shards: dict[str, tuple[RunShard, frozenset[str]]] = {}
+        self.templates: set[Path] = set()
+        """What workspaces are made of: nothing in these folders is a test of the run."""
         self.backend = backend_address(config)
         """The address of the cluster on which systems are called; `None`: they are
         called here."""
@@ -76,7 +81,8 @@ class TaskClasses:
         """
         if folder not in self._loaded:
             try:
-                self._loaded[folder] = load_task_class(folder)
+                task_class = self._loaded[folder] = load_task_class(folder)
+                self._note_workspaces(task_class)
             except BenchError as error:
                 text = str(error).replace(
                     f"{folder}{os.sep}", f"{self.shown(folder)}{os.sep}"
@@ -87,6 +93,20 @@ class TaskClasses:
             raise found
         declare_secret_variables(found.settings.rubric_env)
         return found
+
+    def _note_workspaces(self, task_class: TaskClass) -> None:
+        """Note what workspaces are made of; keep git in them from the repository around."""
+        workspace, folder = task_class.settings.workspace, task_class.folder
+        if workspace is None or folder is None:
+            return
+        places = {workspace.source_of(case)[0] for case in task_class.cases}
+        self.templates.update(Path(os.path.normpath(folder / each)) for each in places)
+        storage, _ = storage_of(self._config)
+        ceilings = os.environ.get(_CEILINGS, "").split(os.pathsep)
+        if str(storage) not in ceilings:
+            os.environ[_CEILINGS] = os.pathsep.join(
+                [str(storage), *filter(None, ceilings)]
+            )
 
     def cases_in(self, file: Path, folder: Path) -> Sequence[BenchCase]:
         """Return the cases of one file of the task class in a folder.

@@ -14,6 +14,7 @@ from contextlib import nullcontext, suppress
 from decimal import Decimal
 from typing import Final, Literal
 
+from pytest_failure_taxonomy.bench.answers import add_exactly, exact
 from pytest_failure_taxonomy.bench.kept.file import (
     KeptAttempt,
     Line,
@@ -234,13 +235,7 @@ class Admission:
         if call.score is not None or call.is_lost:
             if flight is not None:
                 self._spent += flight.ended
-            # Without the last digits of what was added up.
-            cost_usd = round(call.cost_usd + call.rubric_cost_usd, 12)
+            cost_usd = add_exactly(call.cost_usd, call.rubric_cost_usd)
             self._settle(call.case_id, cost_usd, call.fingerprint)
         elif flight is not None:
             flight.ended += exact(call.cost_usd)
-
-
-def exact(amount: float) -> Decimal:
-    """Return an amount as a decimal: three times 0.1 must not exceed 0.3."""
-    return Decimal(repr(amount))

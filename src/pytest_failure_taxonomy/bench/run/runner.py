@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from pytest_failure_taxonomy.bench.answers import (
     MOST_COST_USD,
     Answer,
     Spending,
+    add_exactly,
     read_output,
 )
 from pytest_failure_taxonomy.bench.models import (
@@ -34,8 +35,10 @@ from pytest_failure_taxonomy.bench.run.calls import (
     end_for_good,
     is_async,
 )
+from pytest_failure_taxonomy.bench.run.workspaces import SECONDS_TO_MAKE, Workspaces
 from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 LOG: Final = logging.getLogger("pytest_failure_taxonomy.bench")
 # Without a handler, Python would print warnings to stderr if logging is not configured.
@@ -55,10 +58,13 @@ def _ignore(*_: object) -> None:
 class CaseLostError(Exception):
     """A case has no score: what was raised says no more of its system than that it ends a run."""
 
-    def __init__(self, fatal: BaseException, shown: user_code.ToldError) -> None:
+    def __init__(self, fatal: BaseException | None, shown: user_code.ToldError) -> None:
         super().__init__()
         self.fatal = fatal
+        """What ends a run; `None`: the environment failed, and the run goes on."""
         self.shown = shown
+        self.workspace: str | None = None
+        """Where the case's workspace is kept."""
 
 
 class RunResults:
@@ -71,7 +77,8 @@ class RunResults:
         self.stopped = ""
         """Why cases were not started."""
         self.lost_to: dict[str, str] = {}
-        """The kind of the provider's failure for each case that never got through."""
+        """The kind of the failure for each case that never got through to the provider, or
+        that was lost to the environment."""
         self.late_cost_usd = 0.0
         """The cost that is in no score."""
         self.usage_of_calls: dict[tuple[str, int], dict[str, float]] = {}
@@ -80,11 +87,13 @@ class RunResults:
     def spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
         """Note what a call of the system spent on a case; any thread may call this."""
         if (case_id, attempt) in self.usage_of_calls:
-            self.late_cost_usd += cost_usd
+            self.late_cost_usd = add_exactly(self.late_cost_usd, cost_usd)
 
     def fail(self, case_id: str, call: CaseAttempt) -> None:
         """Note a call that failed, after which the system is called again unless it is lost."""
         self.usage_of_calls[case_id, call.attempt] = call.usage
+        if call.is_lost and call.charge_to is not None:
+            self.lost_to[case_id] = call.kind or call.charge_to
 
     def finish(self, outcome: CaseOutcome) -> None:
         """Note the outcome of a case."""
@@ -115,6 +124,8 @@ class Runner:
     """Decides which cases may start; by default, the plan's own limits do."""
     loop: Callable[[], Loop] | None = None
     """Returns where coroutines of the system run; by default, the running loop."""
+    workspaces: Workspaces | None = None
+    """Makes the workspaces of cases; by default, temporary ones if the class asks for any."""
     is_logging: bool = True
     """Whether to log each failure mode of severity `block`."""
 
@@ -271,6 +282,14 @@ class PlanRun:
             is_ours=self._is_rubric_ours,
             loop=lambda: here,
         )
+        self._make_workspace = partial(
+            make, is_async=False, read=lambda path: path, loop=lambda: here
+        )
+        settings = plan.task_class.settings
+        self._lost_if = settings.lost_if
+        self._workspaces = runner.workspaces
+        if self._workspaces is None and settings.workspace is not None:
+            self._workspaces = Workspaces(plan.task_class, settings.workspace)
         self._abandoned: list[Attempt] = []
         """Calls that continued after they were cancelled."""
         self._ended = self._here.loop.create_future()
@@ -292,6 +311,8 @@ class PlanRun:
                 worker.cancel()
             await asyncio.wait(workers)
             await end_for_good(self._abandoned)
+            if self._workspaces is not None:
+                self._workspaces.close()
         if self._error is not None:
             raise self._error
 
@@ -331,28 +352,78 @@ class PlanRun:
         self.results.started.add(case.case_id)
         self._runner.on_start(case.case_id)
         calls = _Calls(self._earlier.get(case.case_id, ()))
-        before, before_usd = (
-            len(calls.done),
-            math.fsum(each.cost_usd for each in calls.done),
-        )
+        before = len(calls.done)
+        before_usd = add_exactly(*(call.cost_usd for call in calls.done))
         try:
             outcome = await self._outcome_of(case, calls)
         except CaseLostError as lost:
-            if self._runner.on_lost is None:
+            if lost.fatal is not None and self._runner.on_lost is None:
                 raise lost.fatal from None
+            lost.workspace = await self._end_workspace(case, is_failed=True)
+            update = {"is_lost": True, "workspace": lost.workspace}
+            last = calls.done[-1].model_copy(update=update)
             if self._admission.is_needed:
                 spent = calls.since(before)
-                self._admission.settle(case.case_id, spent.cost_usd, "")
-            last = calls.done[-1].model_copy(update={"is_lost": True})
+                self._admission.settle(case.case_id, spent.cost_usd, last.fingerprint)
             self.results.fail(case.case_id, last)
-            self._runner.on_lost(case.case_id, lost)
+            if self._runner.on_lost is not None:
+                self._runner.on_lost(case.case_id, lost)
             return
+        except asyncio.CancelledError:
+            if self._workspaces is not None:
+                self._workspaces.end(case.case_id, is_failed=False)
+            raise
         if self._admission.is_needed:
-            cost_usd = outcome.score.cost_usd - before_usd
+            cost_usd = add_exactly(outcome.score.cost_usd, -before_usd)
             fingerprint = outcome.attempts[-1].fingerprint
             self._admission.settle(case.case_id, cost_usd, fingerprint)
+        is_failed = not outcome.score.passed
+        if workspace := await self._end_workspace(case, is_failed=is_failed):
+            *others, last = outcome.attempts
+            last = last.model_copy(update={"workspace": workspace})
+            outcome = replace(outcome, attempts=(*others, last))
         self.results.finish(outcome)
         self._runner.tell(outcome)
+
+    async def _end_workspace(self, case: BenchCase, *, is_failed: bool) -> str | None:
+        if self._workspaces is None:
+            return None
+        end = partial(self._workspaces.end, case.case_id, is_failed=is_failed)
+        return await asyncio.to_thread(end)
+
+    async def _prepare_workspace(self, case: BenchCase, calls: _Calls) -> Path | None:
+        """Return a new workspace of a case, if it is to have one.
+
+        Raises:
+            CaseLostError: It can't be made.
+        """
+        if self._workspaces is None:
+            return None
+        call = partial(self._workspaces.make, case)
+        made = await self._made(self._make_workspace, call, SECONDS_TO_MAKE)
+        if made.error is None and not made.is_too_late:
+            workspace: Path = made.value
+            return workspace
+        error = made.error or user_code.ToldError(f"no workspace: {made.why_late}")
+        self._lose(made, error, calls, "environment")
+        raise CaseLostError(None, error)
+
+    def _lose(
+        self,
+        call: Attempt,
+        error: user_code.ToldError,
+        calls: _Calls,
+        charge_to: str | None,
+    ) -> None:
+        """Note a call after which the case has no score."""
+        is_owed = charge_to is not None
+        calls.end(
+            call,
+            ended=error.words,
+            kind=error.failure_kind if is_owed else None,
+            fingerprint=error.fingerprint(models.SUT_EXCEPTION) if is_owed else "",
+            charge_to=charge_to,
+        )
 
     async def _outcome_of(self, case: BenchCase, calls: _Calls) -> CaseOutcome:
         """Run a case: the system under test, then the rubric, each within its limit.
@@ -380,7 +451,10 @@ class PlanRun:
             limit = (
                 case.rubric_wall_clock_seconds or self._plan.rubric_wall_clock_seconds
             )
-        grade = partial(self._rubric, case.as_in_file(), answer.output)
+        graded = case.as_in_file()
+        if self._workspaces is not None:
+            graded = graded.in_workspace(self._workspaces.path_of(case.case_id))
+        grade = partial(self._rubric, graded, answer.output)
         rubric = await self._made(self._call_rubric, grade, limit)
         if rubric.fatal_error is not None and rubric.error is not None:
             raise CaseLostError(rubric.fatal_error, rubric.error)
@@ -408,7 +482,10 @@ class PlanRun:
             calls.begin(Spending(partial(self._spend, case.case_id, number)))
             hidden = self._plan.task_class.settings.hidden
             was_lost = bool(calls.done) and calls.done[-1].is_lost
-            given = case.for_system(hidden, calls.spending, is_suspect=was_lost)
+            workspace = await self._prepare_workspace(case, calls)
+            given = case.for_system(
+                hidden, calls.spending, is_suspect=was_lost, workspace=workspace
+            )
             read = partial(read_output, calls.spending.add)
             attempt = await self._made(
                 self._call_system, partial(self._system, given), limit, read=read
@@ -429,8 +506,13 @@ class PlanRun:
             )
             self.results.fail(case.case_id, call)
             await asyncio.sleep(pause)
-        if attempt.fatal_error is not None and error is not None:
-            calls.end(attempt, ended=error.words)
+        if error is None or attempt.is_too_late:
+            is_owed = False
+        else:
+            is_owed = self._lost_if is not None and error.charge_to == self._lost_if
+        if error is not None and (is_owed or attempt.fatal_error is not None):
+            charge_to = self._lost_if if is_owed else None
+            self._lose(attempt, error, calls, charge_to)
             raise CaseLostError(attempt.fatal_error, error)
         return attempt
 
@@ -512,11 +594,9 @@ def _outcome(
     printed = "" if error is None else error.printed
     if error is None and answer is not None and not last.is_expired:
         _, printed = last.value
-    spent = math.fsum(call.cost_usd for call in calls.done)
+    spent = add_exactly(*(call.cost_usd for call in calls.done))
     of_system = {
-        "cost_usd": min(score.cost_usd + spent, MOST_COST_USD)
-        if spent
-        else score.cost_usd,
+        "cost_usd": min(add_exactly(score.cost_usd, spent), MOST_COST_USD),
         "system_ms": calls.done[-1].seconds * 1000 if calls.is_timed else None,
     }
     return CaseOutcome(
