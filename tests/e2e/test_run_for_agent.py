@@ -297,6 +297,16 @@ def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
     assert (tmp_path / SKILL).read_text("utf-8") == skill.replace(END, f"{END}\nmine")
 
 
+def test_a_file_with_line_ends_of_windows(tmp_path: Path) -> None:
+    """A section that is added or replaced has the line ends of the file."""
+    path = tmp_path / "AGENTS.md"
+    path.write_bytes(b"# Rules\r\n")
+    for words in ("written", "nothing to change"):
+        run = init_agent(tmp_path, "--agents-md")
+        assert f"AGENTS.md: {words}\n" in run.stdout
+        assert b"\n" not in path.read_bytes().replace(b"\r\n", b"")
+
+
 @pytest.mark.parametrize("what", ["file", "link", "linked folder", "folder"])
 def test_what_is_foreign_is_refused(tmp_path: Path, what: str) -> None:
     """A skill of the user's stays, and nothing is written through a link."""

@@ -58,12 +58,10 @@ def _write(path: Path, text: bytes, *, appends: bool) -> None:
         if path.exists():
             mode = path.stat().st_mode
             earlier = read_file(path, path.stat().st_size)
-            if _OURS.search(earlier):
-                text = _OURS.sub(_OURS.findall(text)[0], earlier, count=1)
-            elif appends:
-                text = earlier + b"\n" + text
-            else:
-                raise _refusal(path, "has no section of ours")
+            text = _merge_section(path, earlier, text, appends=appends)
+            if text == earlier:
+                answer(f"{path}: nothing to change\n")
+                return
         make_folder(path.parent)
         replace_file(path, text)
         if mode is not None:
@@ -71,6 +69,19 @@ def _write(path: Path, text: bytes, *, appends: bool) -> None:
     except OSError as error:
         raise _refusal(path, f"can't be written: {error.strerror}") from error
     answer(f"{path}: written\n")
+
+
+def _merge_section(path: Path, earlier: bytes, text: bytes, *, appends: bool) -> bytes:
+    """Return an earlier file with our section, whose lines end as the file's do."""
+    unix = earlier.replace(b"\r\n", b"")
+    line_end = b"\n" if b"\n" in unix or unix == earlier else b"\r\n"
+    text = text.replace(b"\n", line_end)
+    if ours := _OURS.search(earlier):
+        begin, end = ours.span()
+        return earlier[:begin] + _OURS.findall(text)[0] + earlier[end:]
+    if not appends:
+        raise _refusal(path, "has no section of ours")
+    return earlier + line_end + text
 
 
 def _refusal(path: Path, why: str) -> SettingsError:
