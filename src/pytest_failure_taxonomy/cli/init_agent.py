@@ -78,7 +78,8 @@ def _merge_section(path: Path, earlier: bytes, text: bytes, *, appends: bool) ->
     text = text.replace(b"\n", line_end)
     if ours := _OURS.search(earlier):
         begin, end = ours.span()
-        return earlier[:begin] + _OURS.findall(text)[0] + earlier[end:]
+        section: bytes = _OURS.findall(text)[0]
+        return earlier[:begin] + section + earlier[end:]
     if not appends:
         raise _refusal(path, "has no section of ours")
     return earlier + line_end + text
