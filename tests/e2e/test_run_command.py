@@ -1540,3 +1540,14 @@ def test_want_of_memory_is_told_by_the_cgroup(tmp_path: Path) -> None:
                 os.kill(int(process_id), signal.SIGKILL)
         with suppress(OSError):
             group.rmdir()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody can write to /proc")
+def test_a_collection_in_a_folder_that_can_not_be_written_to(tmp_path: Path) -> None:
+    """`run` finds the report where pytest had to put it at its end."""
+    (tmp_path / "test_it.py").write_text("def test_it(): pass\n", "utf-8")
+    options = ["--collect-only", "-q", "-p", "no:cacheprovider"]
+    command = the_pytest(*options, "--rootdir", str(tmp_path), str(tmp_path))
+    run = run_child(Path("/proc"), [*CLI, "run", "--", *command])
+    assert run.status == 0, run.stdout + run.stderr
+    assert "the process exited" not in run.stdout

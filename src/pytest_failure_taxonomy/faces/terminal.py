@@ -25,6 +25,7 @@ from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
     Failing,
     RunSummary,
+    integrity_note,
     merged_runs,
     place_words,
     raised_words,
@@ -40,7 +41,6 @@ from pytest_failure_taxonomy.taxonomy.words import (
     counted,
     seconds_words,
     words_of_change,
-    words_of_integrity,
 )
 from pytest_failure_taxonomy.text import (
     AS_REPORTED,
@@ -161,8 +161,8 @@ def _integrity_lines(report: FailureReport) -> Iterator[Line]:
     """Yield what made results other than the tests, if that does not fail the run."""
     if any(cause.kind.startswith("integrity.") for cause in report.causes):
         return
-    for found in report.integrity[:MAX_QUIET]:
-        yield notice(f"{NOT_BY_TESTS}{words_of_integrity(found)}")
+    for finding in report.integrity[:MAX_QUIET]:
+        yield notice(integrity_note(finding))
     more = len(report.integrity) - MAX_QUIET
     if more > 0:
         yield notice(f"{NOT_BY_TESTS}{more:,} more, in the report")

@@ -518,6 +518,8 @@ class Run:
                 from pytest_failure_taxonomy.survive.mailbox import release_mailbox
 
                 release_mailbox(
-                    self._settings.mailbox, has_passed=report.verdict is None
+                    self._settings.mailbox,
+                    report=str(self.report_file.path),
+                    has_passed=report.verdict is None,
                 )
         return report, amendments, problem

@@ -252,12 +252,12 @@ class ReportFile:
         reserve = record_folder(self.path, self._run_id) / layout.RESERVE
         problem = None
         is_whole = True
+        place: Path | None = None
+        is_cut = False
         try:
             write.write_report(self.path, report, reserve)
         except OSError as error:
             why = error.strerror or str(error)
-            place = None
-            is_cut = False
             with suppress(OSError):
                 elsewhere = write.fallback_path(self.path, self._run_id)
                 write.write_report(elsewhere, report)
@@ -276,6 +276,8 @@ class ReportFile:
             else:
                 problem = f"could not be written to {self.path}: {why}"
         self.remains = self._let_go(keep_record=not is_whole)
+        if place is not None and not is_cut:
+            self.path = place  # where the supervisor has to look, too
         return problem
 
     def give_up(self, error: OSError) -> str:

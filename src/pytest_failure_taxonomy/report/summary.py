@@ -30,6 +30,7 @@ from pytest_failure_taxonomy.report.model import (
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.evidence import (
     InFlightTest,
+    IntegrityFinding,
     Location,
     RaisedException,
     RaisingFrame,
@@ -337,9 +338,20 @@ def summarise(
 
 def notes_of(report: FailureReport) -> tuple[str, ...]:
     """Return the notes of a report, and what made results other than its tests."""
-    found = map(words_of_integrity, report.integrity)
-    by_others = [f"{NOT_BY_TESTS}{words}" for words in found]
+    by_others = map(integrity_note, report.integrity)
     return (*report.notes, *retry_notes(report), *by_others)
+
+
+def integrity_note(finding: IntegrityFinding) -> str:
+    """Say what made a result; a test that ends its own process is one of the tests."""
+    words = words_of_integrity(finding)
+    place = finding.where
+    is_by_test = place is not None and any(
+        nodeid.startswith(f"{place.path}::") for nodeid in finding.nodeids
+    )
+    if finding.kind == "integrity.early_exit" and is_by_test:
+        return words
+    return f"{NOT_BY_TESTS}{words}"
 
 
 def retry_notes(report: FailureReport) -> list[str]:
@@ -421,18 +433,34 @@ def tests_of(report: FailureReport) -> Iterator[KnownTest]:
             start_seconds=test.start_seconds,
             duration_seconds=test.duration_seconds,
         )
-    workers = {test.nodeid: test.worker for test in report.in_flight}
+    running = {test.nodeid: test for test in report.in_flight}
     lists: dict[str, Iterable[str]] = {
         "failed": [*failures],
-        "in_flight": workers,
+        "in_flight": running,
         "not_run": report.not_run.nodeids,
     }
     for outcome, nodeids in lists.items():
         for nodeid in nodeids:
-            if nodeid not in seen:
-                seen.add(nodeid)
-                worker = workers[nodeid] if outcome == "in_flight" else None
-                yield KnownTest(nodeid, outcome, failures.get(nodeid, ()), worker)
+            if nodeid in seen:
+                continue
+            seen.add(nodeid)
+            known = KnownTest(nodeid, outcome, failures.get(nodeid, ()))
+            if outcome == "in_flight":
+                known = _describe_running(known, running[nodeid], report)
+            yield known
+
+
+def _describe_running(
+    test: KnownTest, running: InFlightTest, report: FailureReport
+) -> KnownTest:
+    """Add the worker of a test that was running, and when it had started if that is known."""
+    elapsed, lasted = running.elapsed_seconds, report.run.duration_seconds
+    start = None
+    if elapsed is not None and lasted is not None:
+        start = max(0.0, lasted - elapsed)
+    return test._replace(
+        worker=running.worker, start_seconds=start, duration_seconds=elapsed
+    )
 
 
 def codes_of(verdict: Verdict) -> str:

@@ -216,16 +216,24 @@ def send_to_supervisor(
     return False
 
 
-def release_mailbox(mailbox: Path, *, has_passed: bool) -> None:
+def release_mailbox(mailbox: Path, *, report: str, has_passed: bool) -> None:
     """Let a later run of this process, or one after a run that has passed, be the supervisor's.
 
     A supervisor that was killed could not remove its folder, if it had one; so it is
     removed here.
+
+    Args:
+        mailbox: as `find_mailbox` returns it.
+        report: the path of the run's report, which its folder may have refused.
+        has_passed: nothing failed.
     """
     _claimed.discard(mailbox)
     supervisor = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")[0]
     with _locked(mailbox):
         message = read_message(mailbox)
+        if message.get("report", report) != report:
+            message["report"] = report
+            write_message(mailbox, **message)
         if message.get("claimed_by") == _CHILD:
             is_orphan = not is_supervised_child()
         else:
