@@ -1,4 +1,6 @@
-"""Read YAML files as values that know their lines, within bounds of size, depth and references.
+"""Read YAML files as values with their lines, within bounds.
+
+The bounds are those of size, depth and repeated references.
 
 Plain scalars have the types of YAML 1.2's core schema: `no`, `on`, `1_000`, `12:30` and
 dates are strings.
@@ -88,8 +90,8 @@ def _compose(text: str, problems: Problems, form: Form) -> yaml.Node | None:
     forbidden = yaml.reader.Reader.NON_PRINTABLE.search(text)
     if forbidden is not None:
         line = text.count("\n", 0, forbidden.start()) + 1
-        what = f"holds the character {quoted(forbidden[0])}, which YAML forbids"
-        raise WrongError(what, line=line)
+        problem = f"holds the character {quoted(forbidden[0])}, which YAML forbids"
+        raise WrongError(problem, line=line)
     loader = (_FastLoader if form.is_fast else _Loader)(text)
     loader.yaml_implicit_resolvers = _CORE_RESOLVERS
     loader.problems = problems
@@ -116,7 +118,7 @@ def _compose(text: str, problems: Problems, form: Form) -> yaml.Node | None:
 
 
 class _Bounded(Composer):
-    """Composes nodes and limits their depth and the number of values that aliases repeat."""
+    """Composes nodes, and limits their depth and what aliases repeat."""
 
     problems: Problems
     takes_aliases: bool
@@ -136,10 +138,11 @@ class _Bounded(Composer):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            return self._follow(parent, index)
+            return self._follow_alias(parent, index)
         if self._depth == MAX_DEPTH:
             raise WrongError(_TOO_DEEP)
         anchor = self.peek_event().anchor
+        # All counters go on below this node; the differences are its extent.
         count, deepest = self._count, self._deepest
         self._count += 1
         self._depth += 1
@@ -154,29 +157,32 @@ class _Bounded(Composer):
         self._depth -= 1
         return node
 
-    def _follow(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+    def _follow_alias(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()
         name = quoted(f"*{event.anchor}")
         if not self.takes_aliases:
             return self._refuse(
                 f"{name} refers to an anchor; write the value itself here"
             )
+        # PyYAML notes an anchor before its value, we after it.
         if event.anchor in self.anchors and event.anchor not in self._extents:
             return self._refuse(f"{name} contains itself; write a value that ends")
         count, levels = self._extents.get(event.anchor, (0, 0))
         self._count += count
         self._repeated += count
+        # A few short lines can stand for billions of values ("billion laughs").
         if self._repeated > MAX_REPEATED:
-            what = f"its references repeat more than {MAX_REPEATED:,} values"
-            raise WrongError(what, line=event.start_mark.line + 1)
+            problem = f"its references repeat more than {MAX_REPEATED:,} values"
+            raise WrongError(problem, line=event.start_mark.line + 1)
         self._deepest = max(self._deepest, self._depth + levels)
         if self._deepest > MAX_DEPTH:
             raise WrongError(_TOO_DEEP)
-        return super().compose_node(parent, index)  # raises if there is no such anchor
+        # Raises if there is no such anchor.
+        return super().compose_node(parent, index)
 
-    def _refuse(self, what: str) -> yaml.Node:
+    def _refuse(self, problem: str) -> yaml.Node:
         event = self.get_event()
-        self.problems.add(event.start_mark.line + 1, what)
+        self.problems.add(event.start_mark.line + 1, problem)
         return yaml.ScalarNode(REFUSED, "", event.start_mark, event.end_mark)
 
 
@@ -205,19 +211,19 @@ else:
         """Parses in pure Python: this PyYAML was built without libyaml."""
 
 
-def _core_resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+def _build_resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
     resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     for name, expression, firsts in _CORE:
+        pattern = re.compile(rf"(?:{expression})\Z")
         for first in firsts:
             # PyYAML looks resolvers up by the first character, and by "" for an empty
             # scalar.
-            resolvers.setdefault(first.strip("\0"), []).append(
-                (f"tag:yaml.org,2002:{name}", re.compile(rf"(?:{expression})\Z"))
-            )
+            of_first = resolvers.setdefault(first.strip("\0"), [])
+            of_first.append((f"{_YAML}{name}", pattern))
     return resolvers
 
 
-_CORE_RESOLVERS: Final = _core_resolvers()
+_CORE_RESOLVERS: Final = _build_resolvers()
 
 
 def read_tree(
@@ -262,22 +268,22 @@ def read_tree(
             problems.add(1, if_empty)
         return None
     reader = _Reader(problems)
-    value = reader.read(node)
-    found = Tree(
-        value=value,
+    tree = Tree(
+        value=reader.read(node),
         line=line_of(node),
         node=node,
         places=reader.places,
     )
-    if isinstance(found.value, root):
-        return found
-    if found.value is not WRONG:
-        problems.add(found.line, f"the file begins with {kind_of(found)}; {example}")
+    if isinstance(tree.value, root):
+        return tree
+    # What is wrong was reported when it was read.
+    if tree.value is not WRONG:
+        problems.add(tree.line, f"the file begins with {kind_of(tree)}; {example}")
     return None
 
 
 class _Reader:
-    """Reads the nodes of one document; a node that an alias repeats is reported once."""
+    """Reads the nodes of one document, and reports a repeated node once."""
 
     def __init__(self, problems: Problems) -> None:
         self.places: _Places = {}
@@ -287,114 +293,112 @@ class _Reader:
     def read(self, node: yaml.Node) -> Any:
         """Return the value of a node, whose depth is bounded."""
         try:
-            return self._value(node)
+            return self._read_value(node)
         except WrongError as error:
-            return self._report(node, str(error))
+            return self._report_once(node, str(error))
 
-    def _value(self, node: yaml.Node) -> Any:
+    def _read_value(self, node: yaml.Node) -> Any:
         if isinstance(node, yaml.ScalarNode) and node.tag in _SCALARS:
             return _SCALARS[node.tag](node.value)
         if isinstance(node, yaml.SequenceNode) and node.tag == f"{_YAML}seq":
-            return [self.read(each) for each in node.value]
+            return [self.read(item) for item in node.value]
         if isinstance(node, yaml.MappingNode) and node.tag == f"{_YAML}map":
-            return self._mapping(node)
+            return self._read_mapping(node)
         tag = node.tag.removeprefix(_YAML)
-        known = "!!" if tag != node.tag else ""
-        raise WrongError(
-            f"the tag {quoted(known + tag)} is not supported; write a plain value"
-        )
+        prefix = "!!" if tag != node.tag else ""
+        name = quoted(prefix + tag)
+        raise WrongError(f"the tag {name} is not supported; write a plain value")
 
-    def _mapping(self, node: yaml.MappingNode) -> dict[str, object]:
+    def _read_mapping(self, node: yaml.MappingNode) -> dict[str, object]:
         values: dict[str, object] = {}
         places = self.places[id(node)] = {}
-        for key_node, each in node.value:
-            key = self._key(key_node)
+        for key_node, value_node in node.value:
+            key = self._read_key(key_node)
             if not isinstance(key, str):
-                self.read(each)
+                # Its problems are the user's, too.
+                self.read(value_node)
             elif key in values:
                 first = places[key][0]
-                what = f"the key {quoted(key)} stands in line {first} already; give it once"
-                self._report(key_node, what)
+                name = quoted(key)
+                problem = f"the key {name} stands in line {first} already; give it once"
+                self._report_once(key_node, problem)
             else:
-                values[key] = self.read(each)
-                places[key] = (line_of(key_node), each)
+                values[key] = self.read(value_node)
+                places[key] = (line_of(key_node), value_node)
         return values
 
-    def _key(self, node: yaml.Node) -> object:
+    def _read_key(self, node: yaml.Node) -> object:
         if node.tag == _MERGE:
-            what = "a key '<<' merges other mappings; write the keys themselves"
-            return self._report(node, what)
+            problem = "a key '<<' merges other mappings; write the keys themselves"
+            return self._report_once(node, problem)
         key = self.read(node)
         if isinstance(key, str) or key is WRONG:
             return key
-        what = not_a_string(
-            Tree(
-                value=key,
-                line=line_of(node),
-                node=node,
-            )
-        )
-        return self._report(node, f"a key {what}")
+        tree = Tree(value=key, line=line_of(node), node=node)
+        problem = not_a_string(tree)
+        return self._report_once(node, f"a key {problem}")
 
-    def _report(self, node: yaml.Node, what: str) -> object:
+    def _report_once(self, node: yaml.Node, problem: str) -> object:
         if node.tag != REFUSED and id(node) not in self._reported:
             self._reported.add(id(node))
-            self._problems.add(line_of(node), what)
+            self._problems.add(line_of(node), problem)
         return WRONG
 
 
-def _text(text: str) -> str:
+def _check_text(text: str) -> str:
     try:
         if not text.isascii():
             text.encode("utf-8")
     except UnicodeEncodeError:
         raise WrongError(
-            f"{quoted(text)} holds half a character, which UTF-8 can't; write a whole one"
+            f"{quoted(text)} holds half a character, which UTF-8 can't; "
+            "write a whole one"
         ) from None
     return text
 
 
-def _boolean(text: str) -> bool:
+def _read_boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise WrongError(f"{quoted(text)} is neither true nor false; write one of them")
     return text.lower() == "true"
 
 
-def _integer(text: str) -> int:
+def _read_integer(text: str) -> int:
     base = {"0o": 8, "0x": 16}.get(text[:2], 10)
     try:
         number = int(text, base)
-        str(number)  # fails where Python could not write it to JSON either
+        # Fails where Python could not write it to JSON either.
+        str(number)
     except ValueError:
-        raise _no_number(text) from None
+        raise _refuse_number(text) from None
     return number
 
 
-def _number(text: str) -> float:
+def _read_float(text: str) -> float:
     try:
         number = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
     except ValueError:
-        raise _no_number(text) from None
+        raise _refuse_number(text) from None
     if not math.isfinite(number):
-        what = f"{quoted(text)} is no number to JSON"
-        raise WrongError(what, "write null or put it in quotes")
+        problem = f"{quoted(text)} is no number to JSON"
+        raise WrongError(problem, "write null or put it in quotes")
     return number
 
 
-def _no_number(text: str) -> WrongError:
-    what = f"{quoted(text)} can't be read as a number"
-    return WrongError(what, "put it in quotes")
+def _refuse_number(text: str) -> WrongError:
+    problem = f"{quoted(text)} can't be read as a number"
+    return WrongError(problem, "put it in quotes")
 
 
 _SCALARS: Final[Mapping[str, Callable[[str], object]]] = MappingProxyType(
     {
-        _STRING: _text,
+        _STRING: _check_text,
         _NULL: lambda _: None,
-        f"{_YAML}bool": _boolean,
-        f"{_YAML}int": _integer,
-        f"{_YAML}float": _number,
+        f"{_YAML}bool": _read_boolean,
+        f"{_YAML}int": _read_integer,
+        f"{_YAML}float": _read_float,
         # A plain `<<` merges only as a key.
-        _MERGE: _text,
+        _MERGE: _check_text,
     }
 )
 """The functions that read the scalars of the core schema, by tag."""

@@ -1,4 +1,4 @@
-"""The history of runs: a database of what failed when, and the questions that it answers.
+"""The history of runs: a database of what failed when, and what it answers.
 
 Needs the extra `history` (SQLAlchemy and Alembic), which only these modules import.
 """
@@ -20,7 +20,7 @@ VERDICT: Final = "verdict"
 
 
 def require_libraries() -> None:
-    """Import what the extra brings; call it before any other module of the history is imported.
+    """Import what the extra brings, before any other module of the history is imported.
 
     Raises:
         HistoryError: it is not installed; the message says how to get it.

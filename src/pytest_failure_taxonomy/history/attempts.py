@@ -1,4 +1,4 @@
-"""Attempts of an agent at its subtasks: record them, and say what to do after one has failed."""
+"""Record an agent's attempts at its subtasks, and say what to do after a failed one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     explain_recovery,
     is_circular_fix,
 )
-from pytest_failure_taxonomy.taxonomy.values import to_dict, value
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -64,10 +64,10 @@ class Recovery:
     success: bool
     failure_type: str | None
     """`None` for a success, and so is all up to `failure_reason`, but for the hints."""
-    action: str | None
-    reason: str | None
+    action: str | None = None
+    reason: str | None = None
     """Why that is recommended, in one sentence."""
-    hints: tuple[str, ...]
+    hints: tuple[str, ...] = ()
     failure_reason: str | None
     is_circular: bool
     """Two of the last three attempts were similar, whatever the failure's type is."""
@@ -82,7 +82,7 @@ class Recovery:
 def attempts_of(history: History, subtask: str) -> list[PastAttempt]:
     """Return the attempts at a subtask, the oldest first."""
     with history.reading() as connection:
-        return _attempts_of(connection, subtask)
+        return _read_attempts(connection, subtask)
 
 
 def recover(
@@ -97,8 +97,8 @@ def recover(
 ) -> Recovery:
     """Record an attempt, and recommend what to do next.
 
-    The type of a failure is that of the report's verdict or of the error's text; where neither
-    tells, attempts that go round in circles are `CIRCULAR_FIX`.
+    The type of a failure is that of the report's verdict or of the error's text; where
+    neither tells, attempts that go round in circles are `CIRCULAR_FIX`.
 
     Args:
         history: an open history.
@@ -120,9 +120,10 @@ def recover(
             raise HistoryError(f"{name}: it is empty; give {right}")
     subtask, approach = clean_text(subtask.strip()), clean_text(approach.strip())
     with history.writing() as connection:
-        attempt, tried = _record(
+        attempt, earlier = _record(
             connection, subtask, approach, error, report, success=success, commit=commit
         )
+        # Of any subtask: it is what an agent would go back to.
         last_good = connection.scalar(
             select(ATTEMPT.commit_id)
             .where(ATTEMPT.success, ATTEMPT.commit_id.is_not(None))
@@ -130,35 +131,38 @@ def recover(
             .limit(1)
         )
     count = 1
-    for earlier in reversed(tried):
-        if earlier.success:
+    for past in reversed(earlier):
+        if past.success:
             break
         count += 1
     if last_good is None and report is not None:
         last_good = baseline_commit(report)
-    advice = None
-    if not attempt.success:
-        advice = explain_recovery(
-            attempt.failure_type or FailureType.UNKNOWN,
-            attempt_count=count,
-            last_good_commit=last_good,
-            traits=_traits_of(attempt, report),
-        )
-    return Recovery(
+    recovery = Recovery(
         success=attempt.success,
         failure_type=attempt.failure_type,
         failure_reason=attempt.reason,
-        action=None if advice is None else str(advice.action),
-        reason=None if advice is None else advice.reason,
-        hints=() if advice is None else advice.hints,
-        is_circular=is_circular_fix(approach, [past.approach for past in tried]),
+        is_circular=is_circular_fix(approach, [past.approach for past in earlier]),
         attempt_count=count,
         last_good_commit=last_good,
-        tried=tuple(tried),
+        tried=tuple(earlier),
+    )
+    if attempt.success:
+        return recovery
+    advice = explain_recovery(
+        attempt.failure_type or FailureType.UNKNOWN,
+        attempt_count=count,
+        last_good_commit=last_good,
+        traits=_find_traits(attempt, report),
+    )
+    return replace(
+        recovery,
+        action=str(advice.action),
+        reason=advice.reason,
+        hints=advice.hints,
     )
 
 
-def _traits_of(attempt: PastAttempt, report: FailureReport | None) -> FailureTraits:
+def _find_traits(attempt: PastAttempt, report: FailureReport | None) -> FailureTraits:
     if report is not None and report.verdict is not None:
         return traits_of(report, report.verdict)
     # Of a text there is only its type: a build or a check that failed fails again.
@@ -167,7 +171,7 @@ def _traits_of(attempt: PastAttempt, report: FailureReport | None) -> FailureTra
 
 
 def add_attempt_of(connection: Connection, report: FailureReport) -> None:
-    """Record the attempt that a run says it was, in the transaction that adds the run."""
+    """Record the attempt that a run says it was, in the run's own transaction."""
     attempt = report.attempt
     if attempt is not None and attempt.subtask and attempt.approach:
         _record(connection, attempt.subtask, attempt.approach, None, report)
@@ -187,40 +191,43 @@ def _record(
 
     That of a run replaces what was recorded of the same run before.
     """
-    tried = _attempts_of(connection, subtask)
-    earlier = [past.approach for past in tried]
+    earlier = _read_attempts(connection, subtask)
+    approaches = [past.approach for past in earlier]
     verdict = run_id = None
     at = datetime.now(UTC).replace(tzinfo=None)
     if report is not None:
         verdict, run_id = report.verdict, report.run.id
         # Its end: reports that a harness has joined all began at one moment.
-        lasted = timedelta(seconds=report.run.duration_seconds or 0.0)
-        at = started_at(report) + lasted
+        duration = timedelta(seconds=report.run.duration_seconds or 0.0)
+        at = started_at(report) + duration
         git = report.environment.git
         if not commit and git is not None and not git.dirty:
             commit = git.commit
         success = success or verdict is None
-        tried = [
+        # Reports may be added in any order.
+        earlier = [
             past
-            for past in tried
+            for past in earlier
             if (past.at, past.run_id or "") < (at, run_id) and past.run_id != run_id
         ]
         # A harness tries one system again and again on purpose.
         is_trial = report.trial is not None
-        earlier = [] if is_trial else [past.approach for past in tried]
+        approaches = [] if is_trial else [past.approach for past in earlier]
     failure_type = reason = None
     if success:
         error = None
     elif verdict is not None:
         error, reason = verdict.message, verdict.reason
         failure_type = verdict.failure_type or FailureType.UNKNOWN
-        if failure_type == FailureType.UNKNOWN and is_circular_fix(approach, earlier):
+        is_unknown = failure_type == FailureType.UNKNOWN
+        # A type that the verdict gives is seen, circles are only inferred.
+        if is_unknown and is_circular_fix(approach, approaches):
             failure_type = FailureType.CIRCULAR_FIX
     else:
         error = error or ""
         reason = MARKER_REASONS.get(marker_in(error) or "")
         failure_type = classify_failure(
-            error, subtask, history=earlier, approach=approach
+            error, subtask, history=approaches, approach=approach
         )
     attempt = PastAttempt(
         subtask_id=subtask,
@@ -238,15 +245,14 @@ def _record(
     row = to_dict(attempt)
     row["commit_id"] = row.pop("commit")
     connection.execute(insert(ATTEMPTS), [row])
-    return attempt, tried
+    return attempt, earlier
 
 
-def _attempts_of(connection: Connection, subtask: str) -> list[PastAttempt]:
-    columns = [
-        ATTEMPT[name] for name in PastAttempt.__annotations__ if name in ATTEMPTS.c
-    ]
+def _read_attempts(connection: Connection, subtask: str) -> list[PastAttempt]:
+    # Columns have the names of fields, but `commit` is a word of SQL.
+    names = [name for name in PastAttempt.__annotations__ if name in ATTEMPT]
     rows = connection.execute(
-        select(*columns, ATTEMPT.commit_id.label("commit"))
+        select(*ATTEMPT[*names], ATTEMPT.commit_id.label("commit"))
         .where(ATTEMPT.subtask_id == subtask)
         .order_by(ATTEMPT.at, _RUN_ID, ATTEMPT.id)
     )

@@ -49,18 +49,18 @@ _OF_STATE: Final = ("first_seen", "first_commit", "runs", "last_passed_commit")
 
 
 def worded(ask: Callable[P, T]) -> Callable[P, T]:
-    """Word what goes wrong with a value in a database that this program has not written.
+    """Word what goes wrong with a value of a database that another program wrote.
 
     Raises:
         HistoryError: there is such a value, or what reads it is not installed.
     """
 
-    def asking(*args: P.args, **given: P.kwargs) -> T:
+    def ask_and_word(*args: P.args, **options: P.kwargs) -> T:
         from pytest_failure_taxonomy.history import require_libraries
 
         require_libraries()
         try:
-            return ask(*args, **given)
+            return ask(*args, **options)
         except (
             ArithmeticError,
             AttributeError,
@@ -73,7 +73,7 @@ def worded(ask: Callable[P, T]) -> Callable[P, T]:
                 f"({safe_text(str(error))}); give another one with --history"
             ) from None
 
-    return asking
+    return ask_and_word
 
 
 def _open(options: argparse.Namespace, *, create: bool = False) -> History:
@@ -82,54 +82,51 @@ def _open(options: argparse.Namespace, *, create: bool = False) -> History:
     return open_history(getattr(options, "history", None), create=create)
 
 
-def _wanted(options: argparse.Namespace) -> Wanted:
+def _read_filters(options: argparse.Namespace) -> Wanted:
     from pytest_failure_taxonomy.history.questions import Wanted
 
-    return Wanted(
-        **{name: getattr(options, name, None) for name in Wanted.__annotations__}
-    )
+    filters = {name: getattr(options, name, None) for name in Wanted.__annotations__}
+    return Wanted(**filters)
 
 
 @worded
 def add(options: argparse.Namespace) -> int:
-    """Take in what can be; tell of each file that can't, and of all else how many were new."""
+    """Add what can be added; name each file that can't, and count all others."""
     from pytest_failure_taxonomy.survive.complete import running_watchers
 
-    added = known = 0
+    added = unchanged = 0
     problems: list[str] = []
     others: list[str] = []
-    watchers = (
-        running_watchers()
-    )  # looked for once: that takes as long as to read a report
-    with _open(options, create=True) as history, history.adding() as take_in:
+    # Looked for once: that takes as long as to read a report.
+    watchers = running_watchers()
+    with _open(options, create=True) as history, history.adding() as add_run:
         for path in options.reports:
             for file in reports_in(path, problems, others):
                 try:
-                    if take_in(*_load(file, watchers)):
-                        added += 1
-                    else:
-                        known += 1
+                    is_new = add_run(*_load(file, watchers))
                 except HistoryError as error:
                     problems.append(f"{safe_text(str(file))}: {error}")
                 except FailureTaxonomyError as error:
                     problems.append(str(error))
+                else:
+                    added += is_new
+                    unchanged += not is_new
     for problem in problems:
         tell(problem)
     if others:
-        names = listed([safe_text(each) for each in others], _MAX_NAMES)
-        tell(
-            f"{counted(len(others), 'other JSON file')} in the folders, no reports: {names}"
-        )
-    if getattr(options, "format", "table") == "json":
+        names = listed([safe_text(other) for other in others], _MAX_NAMES)
+        files = counted(len(others), "other JSON file")
+        tell(f"{files} in the folders, no reports: {names}")
+    if _read_format(options) == "json":
         counts = {
             "added": added,
-            "known": known,
+            "known": unchanged,
             "refused": len(problems),
             "others": len(others),
         }
         answer(json.dumps(counts) + "\n")
     else:
-        answer(f"{counted(added, 'run')} added, {known:,} known already\n")
+        answer(f"{counted(added, 'run')} added, {unchanged:,} known already\n")
     return 2 if problems else 0
 
 
@@ -154,75 +151,77 @@ def _load(
     return report, "junit"
 
 
-@worded
-def rows(options: argparse.Namespace, name: str) -> int:
-    """Print the answer to a question about the runs that the options want, or about tasks."""
-    from pytest_failure_taxonomy.history.questions import explain_no_runs
+def _print_answer(options: argparse.Namespace, name: str) -> Sequence[Any]:
+    """Print the answer to the question of a table; return its rows."""
+    from pytest_failure_taxonomy.history.questions import (
+        count_trials,
+        explain_no_runs,
+        list_runs,
+    )
 
-    table = _table(name)
+    table = _read_table(name)
     module, _, question = table["asks"].partition(".")
     ask = getattr(import_module(f"pytest_failure_taxonomy.history.{module}"), question)
-    names = ("limit", "by", "each")
-    given = {name: getattr(options, name) for name in names if hasattr(options, name)}
-    given |= table.get("given", {})
-    if module == "questions":
-        given["wanted"] = _wanted(options)
-    storms, trials = [], 0
+    arguments: dict[str, Any] = {}
+    for option in ("limit", "by", "each"):
+        if hasattr(options, option):
+            arguments[option] = getattr(options, option)
+    arguments |= table.get("given", {})
+    wanted = _read_filters(options)
+    is_about_runs = module != "tasks"
+    if is_about_runs:
+        arguments["wanted"] = wanted
+    storms, trials, no_runs = [], 0, None
     with _open(options) as history:
-        found = ask(history, **given)
+        answers: Sequence[Any] = ask(history, **arguments)
         if table.get("leaves_out_storms", False):
-            from pytest_failure_taxonomy.history.questions import (
-                count_trials,
-                list_runs,
-            )
-
-            storms = list_runs(history, given["wanted"], limit=_STORMS, storms=True)
-            trials = count_trials(history, given["wanted"])
-        no_runs = None
-        if module == "questions" and not found:
-            no_runs = explain_no_runs(history, given["wanted"])
-    _print(options, table, found, no_runs)
+            storms = list_runs(history, wanted, limit=_STORMS, storms=True)
+            trials = count_trials(history, wanted)
+        if is_about_runs and not answers:
+            no_runs = explain_no_runs(history, wanted)
+    _print(options, table, answers, no_runs)
     for run in storms:
-        tell(f"run {run.id:.8}: {_WORDS['storm'](run)}; not counted")
+        tell(f"run {run.id:.8}: {_describe_storm(run)}; not counted")
     if trials:
-        words = (
-            f"{counted(trials, 'trial')} of harnesses not counted, "
-            "as no two are of the same code"
-        )
         tell(
-            f"{words}; failure-taxonomy history rates --by task says how often they passed"
+            f"{counted(trials, 'trial')} of harnesses not counted, as no two are of "
+            "the same code; failure-taxonomy history rates --by task says how often "
+            "they passed"
         )
-    return _FAILED if found and table.get("fails", False) else 0
+    return answers
+
+
+@worded
+def rows(options: argparse.Namespace, name: str) -> int:
+    """Print the answer to a question about runs, or about tasks."""
+    answers = _print_answer(options, name)
+    return _FAILED if answers and _read_table(name).get("fails", False) else 0
 
 
 @worded
 def rates(options: argparse.Namespace) -> int:
     """Print how often systems pass, or how much two of them differ."""
     from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
-    from pytest_failure_taxonomy.history.questions import explain_no_runs
-    from pytest_failure_taxonomy.history.rates import compare_systems, count_rates
+    from pytest_failure_taxonomy.history.rates import compare_systems
 
-    wanted = _wanted(options)
+    if options.compare is None:
+        systems = _print_answer(options, "rates")
+        if any(system.low is None for system in systems):
+            tell(f"bounds: {NO_SCIPY}")
+        return 0
+    first, second = options.compare
     with _open(options) as history:
-        if options.compare is None:
-            limit = getattr(options, "limit", 20)
-            rates = count_rates(history, wanted, by=options.by, limit=limit)
-            no_runs = None if rates else explain_no_runs(history, wanted)
-            _print(options, _table("rates"), rates, no_runs)
-            if any(row.low is None for row in rates):
-                tell(f"bounds: {NO_SCIPY}")
-            return 0
-        first, second = options.compare
-        rows = compare_systems(history, wanted, first=first, second=second)
-    _print(options, _table("compared"), rows)
+        filters = _read_filters(options)
+        rows = compare_systems(history, filters, first=first, second=second)
+    _print(options, _read_table("compared"), rows)
     for name, count in ((first, rows[0].only_first), (second, rows[0].only_second)):
         if count:
-            tell(
-                f"not compared: {counted(count, 'task')} that only {safe_text(name)} has tried"
-            )
+            tasks = counted(count, "task")
+            tell(f"not compared: {tasks} that only {safe_text(name)} has tried")
     if len(rows) > 1 and all(row.share is None for row in rows):
         tell(
-            "it is not decided that they differ, so no share of a difference is explained"
+            "it is not decided that they differ, so no share of a difference is "
+            "explained"
         )
     return 0
 
@@ -240,11 +239,13 @@ def new(options: argparse.Namespace) -> int:
     for group in report.groups:
         state = states[group.fingerprint]
         proof = proofs.get(group.fingerprint)
+        # The order of the fields is that of the columns in CSV.
         row: dict[str, object] = {"state": state.state, "words": state_words(state)}
         row |= {name: getattr(group, name) for name in _OF_GROUP}
-        row["proof"] = None if proof is None else proof.type
-        rows.append(row | {name: getattr(state, name) for name in _OF_STATE})
-    _print(options, _table("new"), rows)
+        row["proof"] = proof and proof.type
+        row |= {name: getattr(state, name) for name in _OF_STATE}
+        rows.append(row)
+    _print(options, _read_table("new"), rows)
     return _FAILED if any(row["state"] in ("new", "came_back") for row in rows) else 0
 
 
@@ -254,34 +255,36 @@ def since(options: argparse.Namespace) -> int:
     from pytest_failure_taxonomy.history.questions import find_since, find_since_of_test
 
     name = options.failure
-    where = {"project": options.project, "branch": options.branch}
+    filters = {"project": options.project, "branch": options.branch}
     with _open(options) as history:
         if _FINGERPRINT.fullmatch(name):
-            # It may be the key of a cause of the report in this folder, if there is one.
+            # It may be the key of a cause of the report in this folder, if there is
+            # one.
             path = Path(DEFAULT_REPORT)
             causes = _load(path)[0].causes if path.is_file() else ()
-            named = [cause.fingerprints for cause in causes if cause.key == name]
-            names = named[0] if named else (name,)
-            rows = [find_since(history, name, **where) for name in names]
+            named = (cause.fingerprints for cause in causes if cause.key == name)
+            fingerprints = next(named, (name,))
+            rows = [find_since(history, text, **filters) for text in fingerprints]
         else:
-            rows = [*find_since_of_test(history, name, **where)]
-    if getattr(options, "format", "table") != "table":
-        _print(options, _table("since"), rows)
+            rows = [*find_since_of_test(history, name, **filters)]
+    if _read_format(options) != "table":
+        _print(options, _read_table("since"), rows)
         return 0
     blocks = []
     for row in rows:
-        told = lines_of("since", row)
-        blocks.append(
-            "".join(f"{name + ':':15}{safe_text(words, 500)}\n" for name, words in told)
-        )
+        block = ""
+        for heading, words in lines_of("since", row):
+            block += f"{heading + ':':15}{safe_text(words, 500)}\n"
+        blocks.append(block)
     answer("\n".join(blocks))
     return 0
 
 
 def lines_of(name: str, row: Any) -> Iterator[tuple[str, str]]:
-    """Yield the headings and words of a row of a table, without those that are empty."""
-    table = _table(name)
-    for column in output.columns_of(table.get("lines") or table["columns"], _WORDS):
+    """Yield the headings and words of a table's row, without those that are empty."""
+    table = _read_table(name)
+    lines = table.get("lines") or table["columns"]
+    for column in output.columns_of(lines, _WORDS):
         if words := column.words(row):
             yield column.heading, words
 
@@ -320,14 +323,15 @@ class _Table(TypedDict, total=False):
     """Whether rows are a failure."""
 
 
-def _table(name: str) -> _Table:
-    text = (
-        files("pytest_failure_taxonomy.history")
-        .joinpath("commands.toml")
-        .read_text("utf-8")
-    )
-    table: _Table = tomllib.loads(text)[name]
+def _read_table(name: str) -> _Table:
+    file = files("pytest_failure_taxonomy.history") / "commands.toml"
+    table: _Table = tomllib.loads(file.read_text("utf-8"))[name]
     return table
+
+
+def _read_format(options: argparse.Namespace) -> str:
+    # Some commands have no such option.
+    return getattr(options, "format", "table")
 
 
 def _print(
@@ -336,23 +340,24 @@ def _print(
     rows: Sequence[Any],
     no_runs: str | None = None,
 ) -> None:
-    """Print rows: as a table, Markdown's too, of the columns; as JSON or CSV with every field.
+    """Print rows as a table of the columns, or as JSON or CSV with every field.
 
     `no_runs` says why there are none, where the question is about no run at all.
     """
-    chosen = getattr(options, "format", "table")
+    chosen = _read_format(options)
     if no_runs is not None and chosen in ("json", "csv"):
         tell(no_runs)
     if chosen == "json":
-        output.answer_json([_plain(row) for row in rows])
+        output.answer_json([*map(_list_fields, rows)])
     elif chosen == "csv":
-        answer(output.csv_text([_plain(row) for row in rows]))
+        answer(output.csv_text([*map(_list_fields, rows)]))
     elif not rows:
         tell(no_runs or table["nothing"])
     else:
         columns = output.columns_of(table.get("columns", {}), _WORDS, vars(options))
-        if not columns:  # every field
-            rows = [_plain(row) for row in rows]
+        # In Markdown `history since` is a table, too, of every field.
+        if not columns:
+            rows = [*map(_list_fields, rows)]
             columns = [Column(name, itemgetter(name)) for name in rows[0]]
         columns = [column for column in columns if column.is_of_use(rows)]
         if chosen == "markdown":
@@ -361,30 +366,28 @@ def _print(
             output.answer_lines(output.table_lines(columns, rows))
 
 
-def _plain(row: Any) -> dict[str, object]:
-    row = getattr(
-        row, "_mapping", row
-    )  # of the database, and no tuple in a running program
-    plain = dict(row) if isinstance(row, Mapping) else to_dict(row)
-    for name, each in plain.items():
-        if isinstance(each, datetime):
-            plain[name] = f"{each.isoformat()}Z"
-        elif isinstance(each, Mapping):
-            plain[name] = dict(each)
-        elif isinstance(each, tuple):
-            plain[name] = list(each)
-    return plain
+def _list_fields(row: Any) -> dict[str, object]:
+    """Return the fields of a row of any kind, as JSON and CSV have them."""
+    # A row of the database is a tuple to type checkers alone.
+    row = getattr(row, "_mapping", row)
+    fields = dict(row) if isinstance(row, Mapping) else to_dict(row)
+    for name, content in fields.items():
+        if isinstance(content, datetime):
+            fields[name] = f"{content.isoformat()}Z"
+        elif isinstance(content, tuple):
+            fields[name] = [*content]
+    return fields
 
 
-def _when(at: datetime | None) -> str:
+def _format_time(at: datetime | None) -> str:
     return "" if at is None else at.strftime("%Y-%m-%d %H:%M")
 
 
-def _commit(commit: str | None) -> str:
+def _shorten_commit(commit: str | None) -> str:
     return (commit or "")[:10]
 
 
-def _seconds(seconds: float | None) -> str:
+def _format_seconds(seconds: float | None) -> str:
     if seconds is None:
         return ""
     if seconds < 60:
@@ -393,69 +396,85 @@ def _seconds(seconds: float | None) -> str:
     return f"{minutes:.1f} min" if minutes < 60 else f"{minutes / 60:.1f} h"
 
 
-def _rate(rate: float | None, low: float | None, high: float | None) -> str:
+def _format_rate(rate: float | None, low: float | None, high: float | None) -> str:
     if rate is None:
         return ""
     return f"{rate:.1%}" + ("" if low is None else f" ({low:.1%} to {high:.1%})")
 
 
-def _points(
+def _format_points(
     difference: float | None, low: float | None, high: float | None, method: str
 ) -> str:
-    """Return a difference of rates in percentage points, with its bounds or why it has none."""
+    """Return a difference of rates in points, with its bounds or why it has none."""
     if difference is None:
         return ""
-    more = method.removeprefix("none: ").replace("cases", "tasks")
+    words = method.removeprefix("none: ").replace("cases", "tasks")
     if low is not None and high is not None:
-        more = f"{100 * low:+.1f} to {100 * high:+.1f}"
-    return f"{100 * difference:+.1f}" + (f" ({more})" if more else "")
+        words = f"{100 * low:+.1f} to {100 * high:+.1f}"
+    return f"{100 * difference:+.1f}" + (f" ({words})" if words else "")
+
+
+def _describe_storm(run: Any) -> str:
+    tests = run.passed + run.failed + run.errors
+    return f"{run.storm_tests:,} of {tests:,} tests failed: {run.storm}"
+
+
+def _describe_companions(test: Any) -> str:
+    words = f": {test.common}" if test.common else ", each in its own way"
+    return f"these {len(test.companions) + 1:,} fail together{words}"
+
+
+def _describe_state(row: Any) -> str:
+    if not row.state:
+        return ""
+    return f"{row.state} since {_format_time(row.state_seen)}, run {row.state_run[:8]}"
+
+
+def _describe_reasons(period: Any) -> str:
+    reasons = []
+    for name, count in period.reasons.items():
+        reasons.append(f"{name} {count} ({period.minutes_by_reason[name]:.1f} min)")
+    return ", ".join(reasons)
+
+
+def _describe_explained(row: Any) -> str:
+    points = _format_points(row.explained, row.explained_low, row.explained_high, "")
+    return points + ("" if row.share is None else f", {row.share:.0%} of it")
 
 
 _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
-    "when": _when,
-    "when or not": lambda at: _when(at) or "not known",
-    "commit": _commit,
-    ", commit": lambda commit: f", commit {_commit(commit)}" if commit else "",
+    "when": _format_time,
+    "when or not": lambda at: _format_time(at) or "not known",
+    "commit": _shorten_commit,
+    ", commit": lambda commit: f", commit {_shorten_commit(commit)}" if commit else "",
     ", run": lambda run: f", run {run[:8]}" if run else "",
     "proven": lambda type_: f" [{type_}, proven]" if type_ else "",
     "more": lambda others: and_more(len(others)),
     ", common": lambda words: f": {words}" if words else "",
-    "fail together": lambda test: (
-        f"these {len(test.companions) + 1:,} fail together"
-        + (f": {test.common}" if test.common else ", each in its own way")
-    ),
-    "storm": lambda run: (
-        f"{run.storm_tests:,} of {run.passed + run.failed + run.errors:,} tests failed: {run.storm}"
-    ),
+    "fail together": _describe_companions,
+    "storm": _describe_storm,
     "type": lambda test: f"{test.type}, {test.status}" if test.type else "",
-    "state": lambda row: (
-        f"{row.state} since {_when(row.state_seen)}, run {row.state_run[:8]}"
-        if row.state
-        else ""
-    ),
+    "state": _describe_state,
     "branches": lambda names: ", ".join(names) or "not known",
-    "seconds": _seconds,
+    "seconds": _format_seconds,
     "status": lambda reason: f"✗ failed ({reason})" if reason else "✓ passed",
     "failed": lambda run: str(run.failed + run.errors),
     "unclassified": lambda period: (
         f"{period.unclassified / period.failed:.1%}" if period.failed else ""
     ),
-    "reasons": lambda period: ", ".join(
-        f"{name} {count} ({period.minutes_by_reason[name]:.1f} min)"
-        for name, count in period.reasons.items()
-    ),
-    "rate": lambda row: _rate(row.rate, row.low, row.high),
-    "rate without": lambda row: _rate(
+    "reasons": _describe_reasons,
+    "rate": lambda row: _format_rate(row.rate, row.low, row.high),
+    "rate without": lambda row: _format_rate(
         row.rate_without, row.low_without, row.high_without
     ),
     "whose": lambda row: ", ".join(filter(None, (row.task, row.system))),
-    "difference": lambda row: _points(row.difference, row.low, row.high, row.method),
-    "explained": lambda row: (
-        _points(row.explained, row.explained_low, row.explained_high, "")
-        + ("" if row.share is None else f", {row.share:.0%} of it")
+    "difference": lambda row: _format_points(
+        row.difference, row.low, row.high, row.method
     ),
+    "explained": _describe_explained,
     "name": lambda task: "" if task.name == task.id else task.name,
 }
+"""Formats of cells beside Python's own, by the names that `commands.toml` uses."""
 
 
 # An attempt of an agent.
@@ -465,7 +484,6 @@ _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
 def recover(options: argparse.Namespace) -> int:
     """Record the attempt and print the recommendation."""
     from pytest_failure_taxonomy.history.attempts import recover as recommend
-    from pytest_failure_taxonomy.logs.log_lines import open_log
     from pytest_failure_taxonomy.redaction.secrets import Secrets
     from pytest_failure_taxonomy.survive.machine import find_commit
 
@@ -477,20 +495,16 @@ def recover(options: argparse.Namespace) -> int:
         report = load(path)
         if report.completeness == "running":
             raise ReportError(
-                f"{path}: its run still goes on, or has died; if it has died, complete it by: "
-                f"{our_command('finalize', str(path))}"
+                f"{path}: its run still goes on, or has died; if it has died, complete "
+                f"it by: {our_command('finalize', str(path))}"
             )
     elif not commit:
         state, _ = find_commit(Path.cwd(), None)
         commit = None if state is None or state.dirty else state.commit
     if options.error is not None:
-        end = b""
-        with open_log(options.error) as chunks:
-            for chunk in chunks:
-                end = (end + chunk)[-MAX_ERROR_BYTES:]
-        error = redact(end.decode("utf-8", "replace"))
+        error = redact(_read_end(options.error))
     with _open(options, create=True) as history:
-        found = recommend(
+        recovery = recommend(
             history,
             options.subtask,
             redact(options.approach),
@@ -499,21 +513,34 @@ def recover(options: argparse.Namespace) -> int:
             success=options.success,
             commit=commit,
         )
-    names = {"failure_type": "type", "is_circular": "circular"}
-    tried = [
-        {
-            "approach": each.approach,
-            "success": each.success,
-            "type": each.failure_type,
-            "failure_reason": each.reason,
-            "commit": each.commit,
-            "at": f"{each.at.isoformat(timespec='seconds')}Z",
-        }
-        for each in found.tried
-    ]
-    recommendation = {
-        names.get(name, name): each for name, each in to_dict(found).items()
+    fields: dict[str, Any] = {
+        "subtask": options.subtask,
+        "approach": options.approach,
     }
-    given = {"subtask": options.subtask, "approach": options.approach}
-    output.answer_json({**given, **recommendation, "tried": tried})
+    names = {"failure_type": "type", "is_circular": "circular"}
+    for name, content in to_dict(recovery).items():
+        fields[names.get(name, name)] = content
+    fields["tried"] = [
+        {
+            "approach": attempt.approach,
+            "success": attempt.success,
+            "type": attempt.failure_type,
+            "failure_reason": attempt.reason,
+            "commit": attempt.commit,
+            "at": f"{attempt.at.isoformat(timespec='seconds')}Z",
+        }
+        for attempt in recovery.tried
+    ]
+    output.answer_json(fields)
     return 0
+
+
+def _read_end(path: Path) -> str:
+    """Return the end of a text, which may be longer than memory."""
+    from pytest_failure_taxonomy.logs.log_lines import open_log
+
+    end = b""
+    with open_log(path) as chunks:
+        for chunk in chunks:
+            end = (end + chunk)[-MAX_ERROR_BYTES:]
+    return end.decode("utf-8", "replace")

@@ -1,6 +1,7 @@
-"""How the tests of runs ended, in the order of the runs' times, and which tests were renamed.
+"""How the tests of runs ended, in the order of their times, and which were renamed.
 
-Each answer is a function of the runs that are there: nothing depends on when they were added.
+Each answer is a function of the runs that are there: nothing depends on when they were
+added.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
+    and_,
     func,
     or_,
     select,
@@ -31,8 +33,10 @@ from pytest_failure_taxonomy.history.tables import (
     bits_of,
     numbers_in,
     rows_with,
+    started_at,
     tests_of,
 )
+from pytest_failure_taxonomy.report.model import FailureReport
 
 FAILING: Final = ("failed", "error", "in_flight")
 """Outcomes of tests that failed."""
@@ -72,10 +76,12 @@ class Renames(NamedTuple):
         return sorted(wanted | before)
 
 
-def is_before(at: Any, run_id: str) -> ColumnElement[bool]:
-    """Return the condition that a run comes before another one."""
-    is_same_time = (RUN.started_at == at) & (RUN.id < run_id)
-    return or_(RUN.started_at < at, is_same_time)
+def precede_run(report: FailureReport, project: Any) -> ColumnElement[bool]:
+    """Return the condition that a run of a project comes before that of a report."""
+    at = started_at(report)
+    is_at_the_same_time = and_(RUN.started_at == at, RUN.id < report.run.id)
+    is_before = or_(RUN.started_at < at, is_at_the_same_time)
+    return and_(RUN.project_id == project, is_before)
 
 
 def latest_runs(conditions: Iterable[ColumnElement[bool]], runs: int) -> Any:
@@ -99,8 +105,8 @@ def read_outcomes(
 ) -> list[Ended]:
     """Return how tests ended in the runs of a window, the oldest run first.
 
-    A run that succeeded and doesn't name what passed counts as a pass of the tests that failed
-    before on its branch, in a run of its stage that was no bigger.
+    A run that succeeded and doesn't name what passed counts as a pass of the tests that
+    failed before on its branch, in a run of its stage that was no bigger.
 
     Args:
         connection: has begun a transaction.
@@ -108,40 +114,53 @@ def read_outcomes(
         tests: the tests to look at; `None` for those that failed in one of the runs.
         renames: of the tests.
     """
-    is_there = window.c.number == OUTCOME.run_number
-    query = select(*OUTCOME["run_number", "test_id", "outcome"]).join(window, is_there)
+    is_in_window = window.c.number == OUTCOME.run_number
+    query = select(*OUTCOME["run_number", "test_id", "outcome"])
+    query = query.join(window, is_in_window)
     if tests is None:
         failed = query.with_only_columns(OUTCOME.test_id).distinct()
         failed = failed.where(OUTCOME.outcome.in_((*FAILING, "flaky")))
         tests = connection.scalars(failed).all()
     wanted = renames.all_of(tests)
-    by_run = defaultdict[int, dict[int, str]](dict)
+    outcomes_by_run = defaultdict[int, dict[int, str]](dict)
     for row in rows_with(connection, query, OUTCOME.test_id, wanted):
-        by_run[row.run_number][row.test_id] = row.outcome
+        outcomes_by_run[row.run_number][row.test_id] = row.outcome
     by_time = select(window).order_by(window.c.started_at, window.c.id)
     runs = connection.execute(by_time).all()
-    rosters = read_rosters(connection, {run.roster_id for run in runs})
-    mask = bits_of(wanted)
-    members = {name: {*numbers_in(bits & mask)} for name, bits in rosters.items()}
-    failed_in = defaultdict[tuple[int, str | None], dict[int, Any]](dict)
+    members = _read_members(connection, runs, wanted)
+    # By branch: the last run in which each test failed.
+    failures = defaultdict[tuple[int, str | None], dict[int, Any]](dict)
     ends = []
     for run in runs:
-        rows = by_run[run.number]
+        outcomes = outcomes_by_run[run.number]
         tests_by_end = defaultdict[str | None, set[int]](set)
-        for test, outcome in rows.items():
+        for test, outcome in outcomes.items():
             tests_by_end[_ENDS.get(outcome)].add(renames.latest(test))
-        others = members.get(run.roster_id, set()) - rows.keys()
         passed = tests_by_end["passed"]
-        passed.update(map(renames.latest, others) if renames.current else others)
-        failed_there = failed_in[run.project_id, run.branch]
+        # What is on the roster and has no row of its own passed quickly.
+        quick = members.get(run.roster_id, set()) - outcomes.keys()
+        passed.update(map(renames.latest, quick) if renames.current else quick)
+        failed_before = failures[run.project_id, run.branch]
         if run.roster_id is None and run.reason is None:
-            for test, past in failed_there.items():
+            for test, past in failed_before.items():
                 if is_pass_of_all(run, past.stage, past.collected):
                     passed.add(test)
-        failed_there |= dict.fromkeys(tests_by_end["failed"], run)
+        failed_before |= dict.fromkeys(tests_by_end["failed"], run)
         ended = Ended(run, tests_by_end["failed"], tests_by_end["flaky"], passed)
         ends.append(ended)
     return ends
+
+
+def _read_members(
+    connection: Connection, runs: Iterable[Any], wanted: Iterable[int]
+) -> dict[int, set[int]]:
+    """Return which of the wanted tests are on each roster.
+
+    Many runs have the same roster, so each is unpacked once, and only for these tests.
+    """
+    mask = bits_of(wanted)
+    rosters = read_rosters(connection, {run.roster_id for run in runs})
+    return {name: {*numbers_in(bits & mask)} for name, bits in rosters.items()}
 
 
 def read_rosters(connection: Connection, ids: Iterable[int | None]) -> dict[int, int]:
@@ -154,11 +173,11 @@ def read_rosters(connection: Connection, ids: Iterable[int | None]) -> dict[int,
 def find_renames(connection: Connection, project: int | None = None) -> Renames:
     """Return the tests whose files were renamed, which is seen from the runs.
 
-    A test goes on under a new name if on a branch it is in no run from the first one with the new
-    name on, and in the one right before it; if the new name is all new on the branch and differs
-    by its file alone; if no test of the old file is left then, and none of the new one was there
-    before. Where two tests could be the same one, neither is. Runs that name no test that passed
-    don't count.
+    A test goes on under a new name if on a branch it is in no run from the first one
+    with the new name on, and in the one right before it; if the new name is all new on
+    the branch and differs by its file alone; if no test of the old file is left then,
+    and none of the new one was there before. Where two tests could be the same one,
+    neither is. Runs that name no test that passed don't count.
 
     Args:
         connection: has begun a transaction.
@@ -178,23 +197,25 @@ def find_renames(connection: Connection, project: int | None = None) -> Renames:
     changes = []
     for _, of_branch in groupby(runs, attrgetter("project_id", "branch")):
         sets = [rosters[run.roster_id] for run in of_branch]
-        changes += _find_changes([bits for bits, _ in groupby(sets)])
+        # Of equal neighbours one is enough.
+        changes += _find_changes([roster for roster, _ in groupby(sets)])
     if not changes:
         return Renames({})
     tests = select(TEST.id, TEST.nodeid).where(TEST.project_id.in_(changing))
-    paths = {
-        row.id: row.nodeid.partition("::")[::2] for row in connection.execute(tests)
-    }
+    paths = dict[int, tuple[str, str]]()
+    for test, nodeid in connection.execute(tests):
+        paths[test] = nodeid.partition("::")[::2]
     pairs = set[tuple[int, int]]()
     for change in changes:
-        olds = _tests_by_name(paths, change.gone, change.after)
-        news = _tests_by_name(paths, change.new, change.before)
+        olds = _find_names(paths, change.gone, change.after)
+        news = _find_names(paths, change.new, change.before)
         for name in olds.keys() & news.keys():
             pairs |= {*product(olds[name], news[name])}
     olds_of = Counter(old for old, _ in pairs)
     news_of = Counter(new for _, new in pairs)
     single = {old: new for old, new in pairs if olds_of[old] == news_of[new] == 1}
     current = {}
+    # A file may have been renamed several times, and at last back again.
     for old, new in single.items():
         current[old] = new
         while current[old] in single and current[old] != old:
@@ -213,22 +234,22 @@ class _Change(NamedTuple):
 
 def _find_changes(sets: Sequence[int]) -> list[_Change]:
     """Return the changes of a branch, by the sets of tests of its runs."""
+    # Up to each run, and from each run on: the tests that any run had.
+    earlier = [*accumulate(sets, or_bits)]
     later = [*accumulate(reversed(sets), or_bits)][::-1]
-    earlier = accumulate(sets, or_bits)
     changes = []
-    for (before, after), had, rest in zip(
-        pairwise(sets), earlier, later[1:], strict=False
-    ):
-        gone, new = before & ~rest, after & ~had
+    for place, (before, after) in enumerate(pairwise(sets)):
+        gone = before & ~later[place + 1]
+        new = after & ~earlier[place]
         if gone and new:
             changes.append(_Change(before, after, gone, new))
     return changes
 
 
-def _tests_by_name(
+def _find_names(
     paths: Mapping[int, tuple[str, str]], tests: int, others: int
 ) -> dict[str, list[int]]:
-    """Return tests by their names within their files, of files in which no other is."""
+    """Return tests by their names within their files, unless others have the file."""
     files = {paths[test][0] for test in numbers_in(others) if test in paths}
     names = defaultdict[str, list[int]](list)
     for test in numbers_in(tests):

@@ -1,7 +1,8 @@
-"""Record a run at its end, and ask the history about it, in a process with a short time limit.
+"""Record a run at its end, and ask the history about it, in a process with a limit.
 
-The database, its library and a server can be slow, hang or fail; the run they are asked for goes on
-without an answer. The side that asks imports nothing but the standard library.
+The limit is a short time: the database, its library and a server can be slow, hang or
+fail; the run they are asked for goes on without an answer. The side that asks imports
+nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pytest_failure_taxonomy.text import safe_text
 MAX_SECONDS: Final = 2.0
 """How long a run waits at its end for the answer of a history."""
 START_SECONDS: Final = 30.0
-"""How long the process that asks may take to start, which is no fault of the history's."""
+"""How long the process that asks may take to start, besides the history's time."""
 SECONDS_VARIABLE: Final = "FAILURE_TAXONOMY_HISTORY_SECONDS"
 _SCRIPT: Final = (
     "import sys; sys.path.append(sys.argv[1]); "
@@ -44,7 +45,7 @@ class HistoryPlugin:
     """Asks the history about a run at its end, and records the run there."""
 
     def __init__(self, url: str, *, adds: bool) -> None:
-        """Ask the history at a URL, empty for the default; with `adds`, record the run."""
+        """Ask the history at a URL, empty for the default; `adds` records the run."""
         self._url = url
         self._adds = adds
         self._problem: Amendment | None = None
@@ -92,6 +93,7 @@ def _ask_in_process(report: FailureReport, url: str, *, adds: bool) -> Amendment
         return Amendment(
             problem="Python does not know its own program (sys.executable is empty)"
         )
+    # With -P, no module of the user's folder takes the place of an installed one.
     library = str(Path(__file__).parents[2])
     environment = {
         name: text for name, text in os.environ.items() if name not in _NOT_FOR_IT
@@ -123,7 +125,7 @@ def _ask_in_process(report: FailureReport, url: str, *, adds: bool) -> Amendment
 
 
 def answer() -> None:
-    """Answer the question on stdin; the process that `ask_history` starts does no more."""
+    """Answer the question on stdin, in the process that `ask_history` starts."""
     question = json.load(sys.stdin)
     from pytest_failure_taxonomy.errors import FailureTaxonomyError
 
@@ -144,6 +146,7 @@ def _look_up(url: str, report: object, seconds: float, *, adds: bool) -> Amendme
     from pytest_failure_taxonomy.report.amend import amend
     from pytest_failure_taxonomy.report.load import decode_report
 
+    # A library that hangs in C answers to no signal handler: this ends the process.
     faulthandler.dump_traceback_later(seconds, exit=True)
     asked = decode_report(report)
     rootdir = asked.run.invocation.rootdir

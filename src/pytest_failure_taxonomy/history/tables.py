@@ -1,9 +1,9 @@
 """The tables of the history, and how runs get into them.
 
-Times are UTC without a zone; what is capped is capped on the way in.
+Times are UTC without a zone; texts are capped when they are written.
 
-All names but that of `tasks`, which the format of another program gives, begin with `ft_`, so that
-the tables can live in a database that has others.
+All names begin with `ft_`, so that the tables can live in a database that has others.
+Only `tasks` has the name that another program's format gives it.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from pytest_failure_taxonomy.report.model import (
     FailureReport,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import GitState
-from pytest_failure_taxonomy.taxonomy.judgement import Cause, Proof
+from pytest_failure_taxonomy.taxonomy.judgement import Cause
 from pytest_failure_taxonomy.text import bench_name
 
 METADATA: Final = MetaData()
 
 # SQLite counts up whole INTEGER keys alone.
-_Key = BigInteger().with_variant(Integer, "sqlite")
+_COUNTER = BigInteger().with_variant(Integer, "sqlite")
 
 # The lengths that PostgreSQL holds texts to.
 _CODE = String(16)
@@ -63,42 +63,58 @@ _WORD = String(32)
 _HASH = String(64)
 
 
-def _columns(kind: Any, *names: str, nullable: bool = True) -> list[Column[Any]]:
-    return [Column(name, kind, nullable=nullable) for name in names]
+def _columns(kinds: Mapping[str, Any], **options: Any) -> list[Column[Any]]:
+    return [Column(name, kind, **options) for name, kind in kinds.items()]
 
 
-def _id(kind: Any = Integer) -> Column[Any]:
-    return Column("id", kind, primary_key=True)
+def _key(**kinds: Any) -> list[Column[Any]]:
+    return _columns(kinds, primary_key=True)
+
+
+def _required(**kinds: Any) -> list[Column[Any]]:
+    return _columns(kinds, nullable=False)
+
+
+def _nullable(**kinds: Any) -> list[Column[Any]]:
+    return _columns(kinds)
+
+
+def _refer_to_run() -> ForeignKey:
+    return ForeignKey("ft_runs.number", ondelete="CASCADE")
 
 
 PROJECTS: Final = Table(
     "ft_projects",
     METADATA,
-    _id(),
+    *_key(id=Integer),
     Column("name", Text, nullable=False, unique=True),
 )
-"""Whose tests the runs are of: two projects can have tests and commits of the same names."""
+"""Whose tests the runs are of: two projects can have tests and commits of the same
+names."""
 TRIAL: Final = "trial"
 """The source of a run that a harness of agents has left."""
 
 ENVIRONMENTS: Final = Table(
     "ft_environments",
     METADATA,
-    _id(),
+    *_key(id=Integer),
     Column("digest", _WORD, nullable=False, unique=True),
-    Column("installed", Text, nullable=False),
+    *_required(installed=Text),
 )
-"""What runs had installed, as `installed_in` tells it, one a line. Each list is there once."""
+"""What runs had installed, a line for each of `installed_in`. Each list is there
+once."""
 
 ROSTERS: Final = Table(
     "ft_rosters",
     METADATA,
-    _id(),
+    *_key(id=Integer),
     Column("digest", _WORD, nullable=False, unique=True),
-    Column("first", Integer, nullable=False),
-    Column("tests", LargeBinary, nullable=False),
+    *_required(first=Integer, tests=LargeBinary),
 )
-"""Which tests runs had, each set once: bit n of `tests`, the lowest first, is test `first` + n."""
+"""Which tests runs had, each set once.
+
+Bit n of `tests`, the lowest first, is test `first` + n.
+"""
 
 COUNTED: Final = (
     "collected",
@@ -109,144 +125,159 @@ COUNTED: Final = (
     "flaky",
     "not_run",
 )
-"""Of a report's `summary`, what the history keeps."""
+"""The counts of a report's `summary` that the history records."""
 RUNS: Final = Table(
     "ft_runs",
     METADATA,
-    Column("number", Integer, primary_key=True),
+    *_key(number=Integer),
     Column("id", _WORD, nullable=False, unique=True),
-    Column("project_id", ForeignKey(PROJECTS.c.id), nullable=False),
-    Column("source", _CODE, nullable=False),
-    Column("started_at", DateTime, nullable=False),
-    Column("duration_seconds", Float),
-    *_columns(_CODE, "stage", "completeness", nullable=False),
-    *_columns(Integer, "shard_index", "shard_total", "exit_code"),
-    Column("exit_signal", _CODE),
-    Column("reason", _WORD),
-    *_columns(Text, "kind", "message", "nodeid"),
-    Column("retryable", Boolean),
-    Column("owner", _CODE),
-    Column("commit_id", _HASH),
-    Column("branch", Text),
-    Column("dirty", Boolean),
-    Column("merge_base", _HASH),
-    Column("ci_provider", _WORD),
-    *_columns(Text, "ci_run_id", "ci_job"),
-    *_columns(Integer, *COUNTED, nullable=False),
-    Column("added_at", DateTime, nullable=False),
-    Column("environment_id", Integer),
-    Column("roster_id", Integer),
-    Column("charge_to", _CODE),
-    Column("storm", Text),
-    Column("storm_tests", Integer),
+    *_required(
+        project_id=ForeignKey("ft_projects.id"),
+        source=_CODE,
+        started_at=DateTime,
+    ),
+    *_nullable(duration_seconds=Float),
+    *_required(stage=_CODE, completeness=_CODE),
+    *_nullable(
+        shard_index=Integer,
+        shard_total=Integer,
+        exit_code=Integer,
+        exit_signal=_CODE,
+        reason=_WORD,
+        kind=Text,
+        message=Text,
+        nodeid=Text,
+        retryable=Boolean,
+        owner=_CODE,
+        commit_id=_HASH,
+        branch=Text,
+        dirty=Boolean,
+        merge_base=_HASH,
+        ci_provider=_WORD,
+        ci_run_id=Text,
+        ci_job=Text,
+    ),
+    *_required(**dict.fromkeys(COUNTED, Integer), added_at=DateTime),
+    *_nullable(
+        environment_id=Integer,
+        roster_id=Integer,
+        charge_to=_CODE,
+        storm=Text,
+        storm_tests=Integer,
+    ),
     Index("ft_runs_by_time", "project_id", "started_at"),
 )
-"""One row a run; `reason` and what follows it are null where it succeeded. `source` is `report`,
-`junit` or `TRIAL`; `environment_id` is that of a row of `ft_environments`, and `roster_id` of one
-of `ft_rosters`, null where the report names no test that passed; `charge_to` is null, too, where
-nobody had asked; `storm` is what of the environment most tests failed of, and
-`storm_tests` how many, where there is such a cause."""
+"""One row a run.
 
-
-def _number_of_run(**options: Any) -> Column[Any]:
-    run = ForeignKey(RUNS.c.number, ondelete="CASCADE")
-    return Column("run_number", run, **options)
-
+`source` is `report`, `junit` or `TRIAL`. `reason` and what follows it are null where
+the run succeeded; `charge_to` is null, too, where nobody had asked. `environment_id` is
+a row of `ft_environments`; `roster_id` is one of `ft_rosters`, null where the report
+names no test that passed. `storm` is the cause of the environment that most tests
+failed of, if there is one, and `storm_tests` says how many did.
+"""
 
 TESTS: Final = Table(
     "ft_tests",
     METADATA,
-    _id(),
-    Column("project_id", ForeignKey(PROJECTS.c.id), nullable=False),
-    Column("digest", _WORD, nullable=False),
-    Column("nodeid", Text, nullable=False),
+    *_key(id=Integer),
+    *_required(project_id=ForeignKey("ft_projects.id"), digest=_WORD, nodeid=Text),
     UniqueConstraint("project_id", "digest", name="ft_tests_by_digest"),
 )
-"""One row a test. `digest` is BLAKE2b of the node id, 16 bytes in hexadecimal, because PostgreSQL
-can't index long texts."""
+"""One row a test.
+
+`digest` is BLAKE2b of the node id, 16 bytes in hexadecimal, because PostgreSQL can't
+index long texts.
+"""
 
 OUTCOMES: Final = Table(
     "ft_outcomes",
     METADATA,
-    _number_of_run(primary_key=True),
-    Column("test_id", ForeignKey(TESTS.c.id), primary_key=True),
-    Column("outcome", _CODE, nullable=False),
-    Column("seconds", Float),
+    *_key(run_number=_refer_to_run(), test_id=ForeignKey("ft_tests.id")),
+    *_required(outcome=_CODE),
+    *_nullable(seconds=Float),
     Index("ft_outcomes_by_test", "test_id", "run_number"),
-    sqlite_with_rowid=False,  # the key has all of a row, so that one search finds a run's
+    # The key comes with the whole row, so that one search finds all rows of a run.
+    sqlite_with_rowid=False,
 )
-"""How a test ended in a run, where that was no pass of at most `QUICK_SECONDS`. All other tests of
-the run's roster have passed."""
+"""How a test ended in a run, unless it passed within `QUICK_SECONDS`.
+
+All other tests of the run's roster have passed.
+"""
 
 CAUSES: Final = Table(
     "ft_causes",
     METADATA,
-    _id(),
-    Column("project_id", ForeignKey(PROJECTS.c.id), nullable=False),
-    Column("fingerprint", _HASH, nullable=False),
-    Column("reason", _WORD, nullable=False),
-    *_columns(Text, "kind", "title", nullable=False),
-    Column("owner", _CODE),
-    Column("described_at", DateTime),
-    Column("described_by", _WORD),
+    *_key(id=Integer),
+    *_required(
+        project_id=ForeignKey("ft_projects.id"),
+        fingerprint=_HASH,
+        reason=_WORD,
+        kind=Text,
+        title=Text,
+    ),
+    *_nullable(owner=_CODE, described_at=DateTime, described_by=_WORD),
     UniqueConstraint("project_id", "fingerprint", name="ft_causes_by_fingerprint"),
 )
-"""One row a group of failures of one fingerprint, as the latest run that had it describes it;
-`described_at` is the start of that run, and `described_by` its id."""
+"""One row a group of failures of one fingerprint, as the latest run that had it has it.
+
+`described_at` is the start of that run, and `described_by` its id.
+"""
 
 RUN_CAUSES: Final = Table(
     "ft_run_causes",
     METADATA,
-    _number_of_run(primary_key=True),
-    Column("cause_id", ForeignKey(CAUSES.c.id), primary_key=True),
-    Column("count", Integer, nullable=False),
-    Column("seconds", Float, nullable=False),
-    Column("in_storm", Boolean),
+    *_key(run_number=_refer_to_run(), cause_id=ForeignKey("ft_causes.id")),
+    *_required(count=Integer, seconds=Float),
+    *_nullable(in_storm=Boolean),
     Index("ft_run_causes_by_cause", "cause_id", "run_number"),
     sqlite_with_rowid=False,
 )
-"""How many failures a run had of a cause, those that its report doesn't list included, the seconds
-that the listed ones took, and whether they are those of the run's storm."""
+"""How many failures a run had of a cause, those that its report doesn't list included.
+
+`seconds` is the time that the listed ones took; `in_storm`, whether they are those of
+the run's storm.
+"""
 
 FAILURES: Final = Table(
     "ft_failures",
     METADATA,
-    _id(_Key),
-    _number_of_run(nullable=False),
-    Column("test_id", ForeignKey(TESTS.c.id), nullable=False),
-    Column("cause_id", ForeignKey(CAUSES.c.id), nullable=False),
-    Column("phase", String(8), nullable=False),
-    Column("seconds", Float),
-    Column("message", Text),
+    *_key(id=_COUNTER),
+    *_required(
+        run_number=_refer_to_run(),
+        test_id=ForeignKey("ft_tests.id"),
+        cause_id=ForeignKey("ft_causes.id"),
+        phase=String(8),
+    ),
+    *_nullable(seconds=Float, message=Text),
     Index("ft_failures_by_run", "run_number"),
     Index("ft_failures_by_cause", "cause_id", "run_number"),
     Index("ft_failures_by_test", "test_id", "run_number"),
 )
-"""One row a failure that a report lists; `phase` is `collect` for what could not be collected."""
+"""One row a failure that a report lists.
+
+`phase` is `collect` for what could not be collected.
+"""
 
 PROOFS: Final = Table(
     "ft_proofs",
     METADATA,
-    Column("project_id", ForeignKey(PROJECTS.c.id), primary_key=True),
-    Column("name", _HASH, primary_key=True),
-    Column("run_id", _WORD, primary_key=True),
-    Column("started_at", DateTime, nullable=False),
-    Column("proof", Text, nullable=False),
+    *_key(project_id=ForeignKey("ft_projects.id"), name=_HASH, run_id=_WORD),
+    *_required(started_at=DateTime, proof=Text),
 )
-"""What was proven of a cause in a run, by its key and by each of its fingerprints: `causes[].proof`
-of the report as JSON, and the start of the run."""
+"""What was proven of a cause in a run, by its key and by each of its fingerprints.
+
+`proof` is `causes[].proof` of the report as JSON; `started_at` is the start of the run.
+"""
 
 ATTEMPTS: Final = Table(
     "ft_attempts",
     METADATA,
-    _id(_Key),
-    *_columns(Text, "subtask_id", "approach", nullable=False),
-    Column("success", Boolean, nullable=False),
-    Column("error", Text),
-    *_columns(_WORD, "failure_type", "reason"),
-    Column("run_id", _WORD),
-    Column("commit_id", _HASH),
-    Column("at", DateTime, nullable=False),
+    *_key(id=_COUNTER),
+    *_required(subtask_id=Text, approach=Text, success=Boolean),
+    *_nullable(
+        error=Text, failure_type=_WORD, reason=_WORD, run_id=_WORD, commit_id=_HASH
+    ),
+    *_required(at=DateTime),
     Index("ft_attempts_by_subtask", "subtask_id", "at"),
     Index("ft_attempts_by_run", "run_id"),
 )
@@ -255,13 +286,19 @@ ATTEMPTS: Final = Table(
 BENCH_RUNS: Final = Table(
     "ft_bench_runs",
     METADATA,
-    _id(),
-    _number_of_run(nullable=False),
-    *_columns(Text, "bench_run_id", "task_class", nullable=False),
-    Column("complete", Boolean, nullable=False),
-    *_columns(Integer, "scheduled", "graded", "passed", nullable=False),
-    *_columns(Float, "mean_score", "lower_bound_95", "total_cost_usd"),
-    Column("gate", _CODE),
+    *_key(id=Integer),
+    *_required(
+        run_number=_refer_to_run(),
+        bench_run_id=Text,
+        task_class=Text,
+        complete=Boolean,
+        scheduled=Integer,
+        graded=Integer,
+        passed=Integer,
+    ),
+    *_nullable(
+        mean_score=Float, lower_bound_95=Float, total_cost_usd=Float, gate=_CODE
+    ),
     UniqueConstraint("run_number", "bench_run_id", name="ft_bench_runs_by_id"),
 )
 """One row a task class that a run has run."""
@@ -269,11 +306,10 @@ BENCH_RUNS: Final = Table(
 TASKS: Final = Table(
     "tasks",
     MetaData(),
-    Column("id", String(200), primary_key=True),
-    Column("status", _WORD, nullable=False),
-    Column("failure_reason", Text),
-    Column("based_on", String(200)),
-    *_columns(DateTime, "created_at", "updated_at", nullable=False),
+    *_key(id=String(200)),
+    *_required(status=_WORD),
+    *_nullable(failure_reason=Text, based_on=String(200)),
+    *_required(created_at=DateTime, updated_at=DateTime),
 )
 """The table of tasks in a database that had none of another program."""
 
@@ -291,22 +327,26 @@ ENVIRONMENT: Final = ENVIRONMENTS.c
 ROSTER: Final = ROSTERS.c
 
 MAX_TEXT: Final = 2_000
-"""Characters of a message that are kept."""
+"""Characters of a message that are recorded."""
 MAX_NODEID: Final = 10_000
 _MAX_PROJECT: Final = 500
 """Characters of a project's name: PostgreSQL can't index long ones."""
 MAX_INSTALLED: Final = 100_000
 """Characters of a list of what is installed."""
 _MAX_TEST: Final = 100_000_000
-"""This program has written no greater id into a roster."""
+"""The greatest id in a roster: a hostile one would make a whole number of any size."""
 AT_ONCE: Final = 500
 """Values that one query looks for."""
 
 
 def clean_text(text: Any, limit: int = MAX_TEXT) -> Any:
-    """Return a text that any database can hold: capped, without nulls and lone surrogates."""
+    """Return a text that any database can hold.
+
+    It is capped, and has neither nulls nor lone surrogates.
+    """
     if not isinstance(text, str):
         return None
+    # PostgreSQL refuses nulls, and no driver can encode half of a surrogate pair.
     without_nulls = text[:limit].replace("\0", "\ufffd")
     return without_nulls.encode("utf-8", "replace").decode("utf-8")
 
@@ -323,7 +363,7 @@ def started_at(report: FailureReport) -> datetime:
 
 
 def parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Yield the items in parts that a database takes in one statement."""
+    """Yield the items in parts, each of which fits in one statement."""
     for start in range(0, len(items), AT_ONCE):
         yield items[start : start + AT_ONCE]
 
@@ -335,16 +375,15 @@ def rows_with(
     values: Iterable[Any],
     **parameters: Any,
 ) -> Iterator[Row[Any]]:
-    """Yield the rows of a query in which a column has one of the values, however many these are."""
+    """Yield the rows of a query in which a column has one of any number of values."""
     for part in parts([*values]):
         yield from connection.execute(query.where(column.in_(part)), parameters).all()
 
 
 QUICK_SECONDS: Final = 0.5
-"""How long a pass takes of which the history doesn't keep how long it took."""
+"""A pass within this time has no row of its own, so its time isn't recorded."""
 _FAILED: Final = frozenset({"failed", "error", "flaky", "in_flight"})
-"""Outcomes after which a test counts as one that has failed."""
-_OF_VERDICT: Final = ("reason", "kind", "retryable", "charge_to")
+"""Outcomes of a test that has failed at least once."""
 _OF_BENCH: Final = ("complete", "mean_score", "total_cost_usd")
 _BENCH_COUNTS: Final = ("scheduled", "graded", "passed")
 _COMPLETENESS: Final = ("running", "reconstructed", "full")
@@ -355,60 +394,64 @@ def add_run(
     report: FailureReport,
     source: str,
 ) -> bool:
-    """Add a run, unless it is there already and as complete; tell which of the two."""
-    columns = select(RUN.number, RUN.completeness)
-    by_id = columns.where(RUN.id == report.run.id)
-    known = connection.execute(by_id).first()
-    if known is not None:
+    """Add a run, unless one as complete is there already; tell whether it was added."""
+    recorded_runs = select(RUN.number, RUN.completeness).where(RUN.id == report.run.id)
+    recorded = connection.execute(recorded_runs).first()
+    # A watcher or `finalize` may have completed a report after it was added.
+    if recorded is not None:
         rank = _COMPLETENESS.index
-        if rank(report.completeness) <= rank(known.completeness):
+        if rank(report.completeness) <= rank(recorded.completeness):
             return False
-        remove_runs(connection, [known.number])
+        remove_runs(connection, [recorded.number])
     _Addition(connection, report, source).add()
     return True
 
 
-def keep_proofs(connection: Connection, report: FailureReport) -> None:
-    """Keep what experiments have proven of a run's causes.
+def record_proofs(connection: Connection, report: FailureReport) -> None:
+    """Record what experiments have proven of a run's causes.
 
     Of two proofs from one run the one with more runs stays, whichever comes first.
     """
-    proven: dict[str, Proof] = {}
+    texts = dict[str, str]()
     for cause in report.causes:
         proof = cause.proof
+        # One that is known since an earlier run is recorded under that run.
         if proof and proof.status == "proven" and proof.known_since is None:
-            names = (cause.key, *cause.fingerprints)
-            proven |= dict.fromkeys(names, proof)
-    if not proven:
+            text = json.dumps(CODEC.encode(proof))
+            texts |= dict.fromkeys((cause.key, *cause.fingerprints), text)
+    if not texts:
         return
-    project = _id_of_project(connection, report)
+    project = _find_or_add_project(connection, report)
     of_run = and_(PROOF.project_id == project, PROOF.run_id == report.run.id)
-    texts = {name: json.dumps(CODEC.encode(proof)) for name, proof in proven.items()}
     earlier = select(PROOFS).where(of_run)
-    for row in rows_with(connection, earlier, PROOF.name, proven):
-        texts[row.name] = max(row.proof, texts[row.name], key=_rank_of_proof)
+    for row in rows_with(connection, earlier, PROOF.name, texts):
+        texts[row.name] = max(row.proof, texts[row.name], key=_rank_proof)
     for name, text in texts.items():
-        values = {
-            "project_id": project,
-            "name": name,
-            "run_id": report.run.id,
-            "started_at": started_at(report),
-            "proof": text,
-        }
+        row_of_proof = insert(PROOFS).values(
+            project_id=project,
+            name=name,
+            run_id=report.run.id,
+            started_at=started_at(report),
+            proof=text,
+        )
+        # In two steps, because each database has its own statement for both.
         connection.execute(delete(PROOFS).where(of_run, PROOF.name == name))
-        connection.execute(insert(PROOFS), values)
+        connection.execute(row_of_proof)
 
 
-def _rank_of_proof(text: str) -> tuple[int, str]:
+def _rank_proof(text: str) -> tuple[int, str]:
     return json.loads(text)["runs"], text
 
 
 FEWEST_IN_STORM: Final = 10
-"""Fewer may be a file whose tests need what was missing, and that somebody has run by itself."""
+"""Fewer may be all tests of one file, run alone, that needs what was missing."""
 
 
 def storm_of(report: FailureReport) -> tuple[Cause | None, int]:
-    """Return the cause of the environment that most tests failed of, and how many did."""
+    """Return the storm of a run, and how many tests failed of it.
+
+    That is a cause of the environment that most of the run's tests failed of, if any.
+    """
     causes = [cause for cause in report.causes if cause.charge_to == "environment"]
     if not causes:
         return None, 0
@@ -416,24 +459,34 @@ def storm_of(report: FailureReport) -> tuple[Cause | None, int]:
     summary = report.summary
     failed = summary.failed + summary.errors
     tests = min(biggest.count, failed)
+    # More than half of the tests that ran.
     is_storm = tests >= FEWEST_IN_STORM and 2 * tests > summary.passed + failed
     return (biggest, tests) if is_storm else (None, 0)
 
 
-def _id_of_project(connection: Connection, report: FailureReport) -> int:
-    """Return the id of a report's project, which gets one if it has none."""
-    name = project_of(report)
-    project: int | None = connection.scalar(
-        select(PROJECT.id).where(PROJECT.name == name)
-    )
-    return project or _insert_row(connection, PROJECTS, name=name)
+def _find_or_add_project(connection: Connection, report: FailureReport) -> int:
+    return _find_or_insert(connection, PROJECT.name, project_of(report))
 
 
-def _insert_row(connection: Connection, table: Table, **values: Any) -> int:
+def _find_or_insert(
+    connection: Connection, unique: Column[Any], key: str, **values: Any
+) -> int:
+    """Return the id of the row with a key in a unique column; insert a missing row."""
+    table = unique.table
+    row_id: int | None = connection.scalar(select(table.c.id).where(unique == key))
+    return row_id or _insert_row(connection, table, **{unique.name: key}, **values)
+
+
+def _insert_row(connection: Connection, table: Any, **values: Any) -> int:
     """Insert a row, and return its key."""
     done = connection.execute(insert(table), values)
     (key,) = done.inserted_primary_key or (0,)
     return int(key)
+
+
+def project_ids(name: str) -> Select[Any]:
+    """Return the query for the id of the project with a name."""
+    return select(PROJECT.id).where(PROJECT.name == name)
 
 
 def project_of(report: FailureReport) -> str:
@@ -457,6 +510,7 @@ def branch_of(report: FailureReport) -> str | None:
     git, ci = report.environment.git, report.environment.ci
     if git is not None and git.branch:
         return git.branch
+    # CI systems often check a commit out, and no branch.
     if ci is not None and ci.ref:
         return ci.ref.removeprefix("refs/heads/")
     return None
@@ -471,7 +525,7 @@ def installed_in(report: FailureReport) -> list[str]:
 
 
 def remove_runs(connection: Connection, numbers: Sequence[int]) -> None:
-    """Remove runs with all that is known of them, and the causes that no other run had."""
+    """Remove runs with all that refers to them, and what no other run refers to."""
     for part in parts(numbers):
         for table in (OUTCOMES, FAILURES, RUN_CAUSES, BENCH_RUNS):
             connection.execute(delete(table).where(table.c.run_number.in_(part)))
@@ -488,14 +542,13 @@ def remove_runs(connection: Connection, numbers: Sequence[int]) -> None:
 
 def remove_tests(connection: Connection, project: str | None) -> None:
     """Remove the tests that no run has had."""
-    there = 0
-    for row in connection.execute(select(ROSTERS)):
-        there |= tests_of(row)
+    rostered = 0
+    for roster in connection.execute(select(ROSTERS)):
+        rostered |= tests_of(roster)
     tests = select(TEST.id).where(~exists().where(OUTCOME.test_id == TEST.id))
     if project is not None:
-        of_project = select(PROJECT.id).where(PROJECT.name == project)
-        tests = tests.where(TEST.project_id.in_(of_project))
-    gone = set(connection.scalars(tests)).difference(numbers_in(there))
+        tests = tests.where(TEST.project_id.in_(project_ids(project)))
+    gone = set(connection.scalars(tests)).difference(numbers_in(rostered))
     for part in parts(sorted(gone)):
         connection.execute(delete(TESTS).where(TEST.id.in_(part)))
 
@@ -508,8 +561,9 @@ def tests_of(roster: Row[Any]) -> int:
 
 
 def bits_of(numbers: Iterable[int]) -> int:
-    """Return the whole number of which the bits with some numbers are set."""
+    """Return the whole number in which the bits of these numbers are set."""
     places = [*numbers]
+    # Not `sum(1 << place ...)`: each step of that would copy a long whole number.
     packed = bytearray(max(places, default=0) // 8 + 1)
     for place in places:
         packed[place // 8] |= 1 << place % 8
@@ -542,9 +596,11 @@ class _Addition:
         self._report = report
         self._source = source if report.trial is None else TRIAL
         self._at = started_at(report)
-        self._project = _id_of_project(connection, report)
+        self._project = _find_or_add_project(connection, report)
+        self._storm, self._storm_tests = storm_of(report)
         self._number = 0
-        # Who has to fix a cause, rather than whose code has raised it.
+        # A cause's owner has to fix it; that of a group or a verdict only raised it.
+        # From the last to the first, so that a kind has the owner of its first cause.
         self._owners: dict[str, str | None] = {}
         for cause in reversed(report.causes):
             names = (cause.kind, *cause.fingerprints)
@@ -553,12 +609,14 @@ class _Addition:
     def add(self) -> None:
         """Write all rows."""
         ends = self._read_ends()
+        # Rows that others refer to come first: a server checks each reference at once.
         tests = self._find_tests(ends)
         self._number = self._insert_run(self._insert_roster(ends, tests))
         self._insert_failures(tests, self._insert_causes())
         rows = []
         for nodeid, end in ends.items():
             seconds = end.seconds if isfinite(end.seconds or 0.0) else None
+            # The run's roster has them, in one bit each.
             if end.outcome == "passed" and (seconds or 0.0) <= QUICK_SECONDS:
                 continue
             row = {
@@ -571,9 +629,6 @@ class _Addition:
         self._insert_all(OUTCOMES, rows)
         self._insert_benches()
 
-    def _insert(self, table: Table, **values: Any) -> int:
-        return _insert_row(self._connection, table, **values)
-
     def _insert_all(self, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
         if rows:
             self._connection.execute(insert(table), rows)
@@ -584,26 +639,32 @@ class _Addition:
         git = report.environment.git or GitState()
         values = {name: getattr(report.summary, name) for name in COUNTED}
         if verdict is not None:
-            values |= {name: getattr(verdict, name) for name in _OF_VERDICT}
-            values["message"] = clean_text(verdict.message)
-            values["nodeid"] = clean_text(verdict.nodeid, MAX_NODEID)
-            values["owner"] = self._owners.get(verdict.kind, verdict.owner)
+            values.update(
+                reason=verdict.reason,
+                kind=verdict.kind,
+                retryable=verdict.retryable,
+                charge_to=verdict.charge_to,
+                message=clean_text(verdict.message),
+                nodeid=clean_text(verdict.nodeid, MAX_NODEID),
+                owner=self._owners.get(verdict.kind, verdict.owner),
+            )
         if run.shard is not None:
-            values["shard_index"] = run.shard.index
-            values["shard_total"] = run.shard.total
+            values.update(shard_index=run.shard.index, shard_total=run.shard.total)
         commit = git.commit
         if ci is not None:
             commit = commit or ci.commit
-            values["ci_provider"] = clean_text(ci.provider, 32)
-            values["ci_run_id"] = clean_text(ci.run_id)
-            values["ci_job"] = clean_text(ci.job)
+            values.update(
+                ci_provider=clean_text(ci.provider, 32),
+                ci_run_id=clean_text(ci.run_id),
+                ci_job=clean_text(ci.job),
+            )
         if report.repository is not None:
             values["merge_base"] = clean_text(report.repository.merge_base, 64)
-        storm, tests = storm_of(report)
-        if storm is not None:
-            values["storm"] = clean_text(storm.what)
-            values["storm_tests"] = tests
-        return self._insert(
+        if self._storm is not None:
+            values["storm"] = clean_text(self._storm.what)
+            values["storm_tests"] = self._storm_tests
+        return _insert_row(
+            self._connection,
             RUNS,
             id=run.id,
             project_id=self._project,
@@ -624,33 +685,32 @@ class _Addition:
         )
 
     def _insert_environment(self) -> int | None:
-        """Return the id of what the run had installed, which is added if it is new."""
         installed = clean_text("\n".join(installed_in(self._report)), MAX_INSTALLED)
         if not installed:
             return None
-        return self._insert_once(ENVIRONMENTS, installed, installed=installed)
+        return self._find_or_insert(ENVIRONMENT.digest, installed, installed=installed)
 
     def _insert_roster(
         self, ends: Mapping[str, _End], tests: Mapping[str, int]
     ) -> int | None:
-        """Return the id of the tests that the run had, where some have passed."""
+        """Return the id of the set of the run's tests, if any has passed."""
         if not any(end.outcome == "passed" for end in ends.values()):
             return None
+        # Counted from the first test on, so that it stays short in a big database.
         first = min(tests.values())
         bits = bits_of(test - first for test in tests.values())
         packed = bits.to_bytes(bits.bit_length() // 8 + 1, "little")
-        name = f"{first} {packed.hex()}"
-        return self._insert_once(ROSTERS, name, first=first, tests=packed)
+        text = f"{first} {packed.hex()}"
+        return self._find_or_insert(ROSTER.digest, text, first=first, tests=packed)
 
-    def _insert_once(self, table: Table, text: str, **values: Any) -> int:
-        """Return the id of a row that is found by the digest of a text; add it if it is new."""
-        digest = digest_of(text)
-        by_digest = select(table.c.id).where(table.c.digest == digest)
-        known: int | None = self._connection.scalar(by_digest)
-        return known or self._insert(table, digest=digest, **values)
+    def _find_or_insert(self, digest: Column[Any], text: str, **values: Any) -> int:
+        return _find_or_insert(self._connection, digest, digest_of(text), **values)
 
     def _read_ends(self) -> dict[str, _End]:
-        """Return how each test ended, by its node id; without `tests`, of those that failed."""
+        """Return how tests ended, by node id.
+
+        A report without `tests` names only those that failed.
+        """
         report = self._report
         ends: dict[str, _End] = {}
         for test in report.tests or ():
@@ -668,16 +728,16 @@ class _Addition:
         return ends
 
     def _find_tests(self, nodeids: Iterable[str]) -> dict[str, int]:
-        """Return the ids of tests by their node ids; those that are new get one."""
+        """Return the ids of tests by their node ids; new tests get one."""
         digests = {digest_of(nodeid): nodeid for nodeid in nodeids}
-        known = self._ids_by_nodeid(digests)
+        ids = self._ids_by_nodeid(digests)
         rows = [
             {"project_id": self._project, "digest": digest, "nodeid": nodeid}
             for digest, nodeid in digests.items()
-            if nodeid not in known
+            if nodeid not in ids
         ]
         self._insert_all(TESTS, rows)
-        return self._ids_by_nodeid(digests) if rows else known
+        return self._ids_by_nodeid(digests) if rows else ids
 
     def _ids_by_nodeid(self, digests: Mapping[str, str]) -> dict[str, int]:
         tests = select(TEST.digest, TEST.id).where(TEST.project_id == self._project)
@@ -689,7 +749,7 @@ class _Addition:
         groups = {group.fingerprint: group for group in self._report.groups}
         of_project = select(CAUSES).where(CAUSE.project_id == self._project)
         rows = rows_with(self._connection, of_project, CAUSE.fingerprint, groups)
-        known = {row.fingerprint: row for row in rows}
+        recorded = {row.fingerprint: row for row in rows}
         ids = {}
         for fingerprint, group in groups.items():
             description = {
@@ -700,9 +760,10 @@ class _Addition:
                 "described_at": self._at,
                 "described_by": self._report.run.id,
             }
-            row = known.get(fingerprint)
+            row = recorded.get(fingerprint)
             if row is None:
-                ids[fingerprint] = self._insert(
+                ids[fingerprint] = _insert_row(
+                    self._connection,
                     CAUSES,
                     project_id=self._project,
                     fingerprint=fingerprint,
@@ -710,7 +771,9 @@ class _Addition:
                 )
                 continue
             ids[fingerprint] = row.id
-            described = row.described_at or datetime.min, row.described_by or ""  # noqa: DTZ901 - as the tables have it, in UTC
+            # Runs may be added in any order: the latest one describes the cause.
+            at = row.described_at or datetime.min  # noqa: DTZ901 - no zone in tables
+            described = at, row.described_by or ""
             if described <= (self._at, self._report.run.id):
                 this = update(CAUSES).where(CAUSE.id == row.id)
                 self._connection.execute(this, description)
@@ -722,23 +785,21 @@ class _Addition:
         causes: Mapping[str, int],
     ) -> None:
         report = self._report
-        by_node = {}
+        by_node = dict[str, str]()
         for group in report.groups:
-            by_node.update(dict.fromkeys(group.nodeids, group.fingerprint))
-        failures: list[tuple[Failure | CollectionError, str, str | None]] = [
-            (failure, failure.phase, failure.fingerprint) for failure in report.failures
-        ]
-        failures += [
-            (error, "collect", by_node.get(error.nodeid))
-            for error in report.collection_errors
-        ]
+            by_node |= dict.fromkeys(group.nodeids, group.fingerprint)
         rows = []
         seconds_by_cause = dict.fromkeys(causes, 0.0)
-        for failure, phase, fingerprint in failures:
+        failures: list[Failure | CollectionError]
+        failures = [*report.failures, *report.collection_errors]
+        for failure in failures:
+            fingerprint, phase, seconds = by_node.get(failure.nodeid), "collect", None
+            if isinstance(failure, Failure):
+                fingerprint, phase = failure.fingerprint, failure.phase
+                seconds = failure.duration_seconds
             # Groups are capped as well.
             if fingerprint is None or fingerprint not in causes:
                 continue
-            seconds = getattr(failure, "duration_seconds", None)
             seconds_by_cause[fingerprint] += seconds or 0.0
             row = {
                 "run_number": self._number,
@@ -750,7 +811,7 @@ class _Addition:
             }
             rows.append(row)
         self._insert_all(FAILURES, rows)
-        storm, _ = storm_of(report)
+        storm = self._storm
         rows = [
             {
                 "run_number": self._number,
@@ -767,7 +828,8 @@ class _Addition:
         for bench in self._report.bench:
             gate = bench.get("gate") or {}
             bound = bench.get("lower_bound_95") or {}
-            self._insert(
+            _insert_row(
+                self._connection,
                 BENCH_RUNS,
                 run_number=self._number,
                 bench_run_id=clean_text(bench["run_id"]),

@@ -1,7 +1,7 @@
-"""Tasks of an agent and why they failed: the table `tasks` of another program, and our own.
+"""An agent's tasks and why they failed: the table `tasks`, another program's or ours.
 
-At version 10 the table has a column `status`; version 11 adds `failure_reason`. All that is known
-of its other columns is what the database itself says.
+At version 10 the table has a column `status`; version 11 adds `failure_reason`. All
+that is known of its other columns is what the database itself says.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TaskState:
 
     @property
     def words(self) -> str:
-        """The status as it is shown: `✗ failed (MAX_TURNS)`, a bare `✗ failed` for UNKNOWN."""
+        """The status as it is shown, such as `✗ failed (MAX_TURNS)`."""
         return status_words(self.status, self.failure_reason)
 
 
@@ -62,8 +62,9 @@ def status_words(status: str, failure_reason: str | None) -> str:
     """
     if status != FAILED:
         return f"✓ {status}" if is_success(status) else status
-    is_told = failure_reason and failure_reason != UNKNOWN_MARKER
-    return f"✗ failed ({failure_reason})" if is_told else "✗ failed"
+    if not failure_reason or failure_reason == UNKNOWN_MARKER:
+        return "✗ failed"
+    return f"✗ failed ({failure_reason})"
 
 
 def is_success(status: str) -> bool:
@@ -83,13 +84,15 @@ def record_task(
 ) -> str | None:
     """Record a task's status, and why it failed; return that.
 
-    A task that has not failed has no reason, so one that is taken up again loses its reason.
+    A task that has not failed has no reason, so one that is taken up again loses its
+    reason.
 
     Args:
         history: an open history.
         task_id: the task; it is made if the table is our own and it is not there.
         status: such as `failed`, `running` or `completed`.
-        log: what a failed task has written: its last marker line counts, if it is a known one.
+        log: what a failed task has written: its last marker line counts, if it is a
+            known one.
         report: of a failed task's run, whose verdict counts where there is no log.
         known: reasons of markers that are valid besides the three built-in ones.
         based_on: the task that this one takes up again.
@@ -99,9 +102,11 @@ def record_task(
     """
     reason = None
     if status == FAILED:
-        reason = _failure_reason(log, report, known)
+        reason = _find_failure_reason(log, report, known)
     with history.writing() as connection:
         table = Table("tasks", MetaData(), autoload_with=connection)
+        # The other program's ids may be numbers, which PostgreSQL compares with no
+        # text.
         key: str | int = task_id
         if "INT" in str(table.c.id.type).upper():
             try:
@@ -110,19 +115,21 @@ def record_task(
                 raise HistoryError(
                     f"tasks: {task_id} is no task's id; give a number"
                 ) from None
-        wanted = table.c.id == key
-        changed: dict[str, object] = {"status": status, "failure_reason": reason}
+        is_task = table.c.id == key
+        changes: dict[str, object] = {"status": status, "failure_reason": reason}
         if "updated_at" in table.c:
-            changed["updated_at"] = datetime.now(UTC).replace(tzinfo=None)
-        if connection.execute(select(table.c.id).where(wanted)).first() is not None:
-            connection.execute(table.update().where(wanted).values(changed))
+            changes["updated_at"] = datetime.now(UTC).replace(tzinfo=None)
+        if connection.execute(select(table.c.id).where(is_task)).first() is not None:
+            connection.execute(table.update().where(is_task).values(changes))
+        # Another program's table may require values that nobody but it can give.
         elif set(table.c.keys()) == set(TASKS.c.keys()):
-            made = {
-                "id": task_id,
-                "based_on": based_on,
-                "created_at": changed["updated_at"],
-            }
-            connection.execute(table.insert().values(**made, **changed))
+            row = table.insert().values(
+                id=task_id,
+                based_on=based_on,
+                created_at=changes["updated_at"],
+                **changes,
+            )
+            connection.execute(row)
         else:
             raise HistoryError(
                 f"tasks: there is no task {task_id}; give the id of one that is"
@@ -130,12 +137,12 @@ def record_task(
     return reason
 
 
-def _failure_reason(
+def _find_failure_reason(
     log: str | None,
     report: FailureReport | None,
     known: Iterable[str],
 ) -> str:
-    """Return the marker of a log or a report, else the reason of the report's verdict."""
+    """Return the marker of a log or a report, else the reason of its verdict."""
     if log is not None:
         from pytest_failure_taxonomy.logs.log_lines import find_marker
 
@@ -150,17 +157,17 @@ def _failure_reason(
 
 def list_tasks(history: History) -> list[TaskState]:
     """Return all tasks, in the order in which the table has them."""
-    return [state for state, _ in _tasks(history)]
+    return [state for state, _ in _read_tasks(history)]
 
 
 def unmerged(history: History) -> list[TaskState]:
     """Return the failed tasks that no success has followed.
 
-    A success follows where a later task takes the failed one up again, itself or by way of others,
-    or has the same name and comes later.
+    A success follows where a later task takes the failed one up again, itself or by way
+    of others, or has the same name and comes later.
     """
-    tasks = [*_tasks(history)]
-    follows = {state.id: followed for state, followed in tasks}
+    tasks = [*_read_tasks(history)]
+    followed_by_id = {state.id: followed for state, followed in tasks}
     last_success = {}
     for index, (state, _) in enumerate(tasks):
         if is_success(state.status):
@@ -168,17 +175,19 @@ def unmerged(history: History) -> list[TaskState]:
     over: set[str | None] = {None}
     for index, (state, followed) in enumerate(tasks):
         task = followed if is_success(state.status) else None
+        # A task without a name has its id for one, which no other task has.
         if state.name != state.id and last_success.get(state.name, 0) > index:
             task = state.id
+        # With a task that is over, all those are that it took up again.
         while task not in over:
             over.add(task)
-            task = follows.get(str(task))
+            task = followed_by_id.get(str(task))
     return [
         state for state, _ in tasks if state.status == FAILED and state.id not in over
     ]
 
 
-def _tasks(history: History) -> Iterator[tuple[TaskState, str | None]]:
+def _read_tasks(history: History) -> Iterator[tuple[TaskState, str | None]]:
     """Yield each task, and the id of the one that it takes up again."""
     with history.reading() as connection:
         table = Table("tasks", MetaData(), autoload_with=connection)

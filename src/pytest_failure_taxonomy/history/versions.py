@@ -1,4 +1,4 @@
-"""What is installed in other versions than before; needs nothing that has to be installed."""
+"""What is installed in other versions than before; needs no extra."""
 
 from __future__ import annotations
 
@@ -31,27 +31,28 @@ class Change:
 
 
 def find_changes(before: Sequence[str], now: Sequence[str]) -> list[Change]:
-    """Return the changes, by name: other versions first, then what was added, what was removed.
+    """Return the changes by name: other versions, then what is new, then what is gone.
 
     Args:
         before: `name-version` of each distribution.
         now: likewise.
     """
-    old, new = (
-        dict(name.rpartition("-")[::2] for name in names) for names in (before, now)
-    )
+    # The last hyphen: names may have some themselves.
+    old = dict(name.rpartition("-")[::2] for name in before)
+    new = dict(name.rpartition("-")[::2] for name in now)
     changes = [
         Change(name=name, old=old.get(name), new=new.get(name))
         for name in sorted(old.keys() | new.keys())
         if old.get(name) != new.get(name)
     ]
-    return sorted(changes, key=lambda change: (change.new is None, change.old is None))
+    changes.sort(key=lambda change: (change.new is None, change.old is None))
+    return changes
 
 
 def changed_versions(
     before: Sequence[str], now: Sequence[str]
 ) -> tuple[str, ...] | None:
-    """Return how what is installed has changed: `numpy 2.3.1 -> 2.4.0`, `+ new 1.0`, `- old 1.0`.
+    """Return changes in words: `numpy 2.3.1 -> 2.4.0`, `+ new 1.0`, `- old 1.0`.
 
     Args:
         before: `name-version` of each distribution; empty where that is not known.
@@ -59,6 +60,9 @@ def changed_versions(
     """
     if not before or not now:
         return None
-    changes = [*map(str, find_changes(before, now))]
+    changes = [str(change) for change in find_changes(before, now)]
     more = and_more(len(changes) - MAX_CHANGES).strip()
-    return (*changes[:MAX_CHANGES], *filter(None, [more]))
+    del changes[MAX_CHANGES:]
+    if more:
+        changes.append(more)
+    return tuple(changes)
