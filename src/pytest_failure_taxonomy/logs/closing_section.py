@@ -1,4 +1,4 @@
-"""Read our own closing section where a log has it: the live run knows more than any log."""
+"""Read our own closing section in a log: the live run knows more than any log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import OutputLine
 from pytest_failure_taxonomy.taxonomy.judgement import (
-    Cause,
     FailureReason,
     FailureType,
     Judgement,
@@ -32,7 +31,7 @@ _REASONS: Final = frozenset(reason.value for reason in FailureReason)
 
 @value
 class ClosingSection:
-    """What the live run has said at its end."""
+    """The live run's own summary, at its end."""
 
     line: OutputLine
     """The headline's."""
@@ -52,7 +51,7 @@ class ClosingReader:
 
     def __init__(self) -> None:
         self.wants_all = False
-        self.found: ClosingSection | None = None
+        self.section: ClosingSection | None = None
         self._head: tuple[OutputLine, re.Match[str]] | None = None
         self._lines: list[str] = []
 
@@ -64,16 +63,17 @@ class ClosingReader:
             self._head = line, head
             self._lines = []
         elif self._head is not None and _REPORT.match(text):
-            self.found = _section(*self._head, self._lines)
+            self.section = _read_section(*self._head, self._lines)
             self._head = None
         elif self._head is not None:
+            # A headline that no report follows is of something else.
             self._lines.append(text)
             if len(self._lines) > _MAX_LINES:
                 self._head = None
         self.wants_all = self._head is not None
 
 
-def _section(
+def _read_section(
     line: OutputLine, head: re.Match[str], lines: Sequence[str]
 ) -> ClosingSection:
     causes = []
@@ -109,38 +109,29 @@ def apply_section(judgement: Judgement, section: ClosingSection) -> Judgement:
     failure_type = verdict.failure_type if is_same_kind else FailureType.UNKNOWN
     causes = judgement.causes
     if len(causes) == 1 and not section.causes:
-        sentence = section.headline.partition(" failed: ")[2] or section.headline
-        causes = (_corrected(causes[0], sentence, section),)
+        cause = replace(
+            causes[0],
+            what=section.headline.partition(" failed: ")[2] or section.headline,
+            fix=section.fix or causes[0].fix,
+            reason=section.reason,
+            kind=section.kind,
+            retryable=section.retryable,
+        )
+        causes = (cause,)
     elif len(causes) == len(section.causes):
         pairs = zip(causes, section.causes, strict=True)
         causes = tuple(replace(cause, what=what) for cause, what in pairs)
-    return replace(
-        judgement,
-        verdict=replace(
-            verdict,
-            reason=section.reason,
-            kind=section.kind,
-            confidence="likely" if section.is_likely else "certain",
-            failure_type=failure_type,
-            retryable=section.retryable,
-            recovery_action=recovery_of_failure(
-                failure_type or FailureType.UNKNOWN,
-                section.retryable,
-                kind=section.kind,
-            ),
-            message=section.headline,
-        ),
-        causes=causes,
-        lines=(section.line, *judgement.lines),
-    )
-
-
-def _corrected(cause: Cause, sentence: str, section: ClosingSection) -> Cause:
-    return replace(
-        cause,
-        what=sentence,
-        fix=section.fix or cause.fix,
+    verdict = replace(
+        verdict,
         reason=section.reason,
         kind=section.kind,
+        confidence="likely" if section.is_likely else "certain",
+        failure_type=failure_type,
         retryable=section.retryable,
+        recovery_action=recovery_of_failure(
+            failure_type or FailureType.UNKNOWN, section.retryable, kind=section.kind
+        ),
+        message=section.headline,
     )
+    lines = (section.line, *judgement.lines)
+    return replace(judgement, verdict=verdict, causes=causes, lines=lines)

@@ -46,7 +46,6 @@ _OUTCOMES: Final[Mapping[str, ev.TestOutcome]] = {
     "pending": "skipped",
     "other": "skipped",
 }
-_FAILED: Final = ("failed", "error")
 _DISTINCTIVE: Final = (
     "id",
     "testId",
@@ -73,21 +72,15 @@ def read_run(path: Path) -> foreign.ForeignRun:
     summary = results.child("summary")
     start = _seconds(summary, "start")
     stop = _seconds(summary, "stop")
-    duration = None
-    if start is not None and stop is not None:
-        duration = max(0.0, stop - start)
     tests = [_test(entry, start) for entry in entries]
-    end = ev.ProcessExit(
-        code=foreign.exit_code_of(tests, ()),
-        source="none",
-    )
+    end = ev.ProcessExit(code=foreign.exit_code_of(tests, ()), source="none")
     rerun = sum(map(_retries, entries))
     return foreign.ForeignRun(
         evidence=foreign.evidence_of_tests(end, tests, rerun=rerun),
         content=content,
         pytest_version=_pytest_version(results.child("tool")),
-        started_at=foreign.time_from(start, path),
-        duration_seconds=duration,
+        started_at=foreign.choose_time(start, path),
+        duration_seconds=foreign.seconds_between(start, stop),
         notes=(NOTE,),
     )
 
@@ -98,10 +91,9 @@ def _check(
     is_named = "reportFormat" in document
     is_other = is_named and document.field("reportFormat") != "CTRF"
     if is_other or not isinstance(results.field("tests"), list):
-        right = _RIGHT
-        if not is_named:
-            right = foreign.hint_for(content) or _RIGHT
-        raise refusal(path, "it is no CTRF: it has no `results.tests`", right)
+        hint = "" if is_named else foreign.hint_for(content)
+        what = "it is no CTRF: it has no `results.tests`"
+        raise refusal(path, what, hint or _RIGHT)
     version = document.text("specVersion")
     match = _VERSION.match(version)
     if match is not None and int(match[1]) > NEWEST_VERSION:
@@ -114,8 +106,8 @@ def _check(
         status = ForeignObject(item).text("status")
         if status not in _OUTCOMES:
             what = f"results.tests[{number}] has no `status` that CTRF knows"
-            known = ", ".join(_OUTCOMES)
-            raise refusal(path, what, f"give one of {known}")
+            statuses = ", ".join(_OUTCOMES)
+            raise refusal(path, what, f"give one of {statuses}")
 
 
 def _pytest_version(tool: ForeignObject) -> str:
@@ -166,7 +158,7 @@ def _outcome(entry: ForeignObject) -> ev.TestOutcome:
     raw_status = entry.text("rawStatus")
     outcome = _RAW.get(raw_status, _OUTCOMES[status])
     # Where a writer's own word contradicts the format's, that of the format counts.
-    if (outcome in _FAILED) != (status == "failed"):
+    if (outcome in foreign.FAILED) != (status == "failed"):
         return _OUTCOMES[status]
     return outcome
 
@@ -178,20 +170,16 @@ def _retries(entry: ForeignObject) -> int:
 
 
 def _test(entry: ForeignObject, run_start: float | None) -> foreign.Attempted:
-    start = _seconds(entry, "start")
-    since = None
-    if start is not None and run_start is not None:
-        since = max(0.0, start - run_start)
     run = ev.TestRun(
         nodeid=_nodeid(entry),
         outcome=_outcome(entry),
-        start_seconds=since,
+        start_seconds=foreign.seconds_between(run_start, _seconds(entry, "start")),
         duration_seconds=_seconds(entry, "duration"),
         worker=entry.text("threadId") or None,
     )
-    return foreign.attempted(
+    return foreign.describe_attempt(
         run,
-        [_failure(entry)] if run.outcome in _FAILED else (),
+        [_failure(entry)] if run.outcome in foreign.FAILED else (),
         path=_path(entry) or None,
         line=entry.line("line"),
         attempts=1 + _retries(entry),

@@ -1,8 +1,8 @@
 """Make a report from another program's file about a run.
 
 Each reader, such as `junit.py`, turns its file into evidence, and the judge of our own
-runs decides what that means. None of these files knows what a process died of, so such a
-report is `reconstructed`; its notes say what else can't be known.
+runs decides what that means. None of these files knows what a process died of, so such
+a report is `reconstructed`; its notes say what else can't be known.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import builtins
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 from importlib import import_module
@@ -23,6 +24,7 @@ from pytest_failure_taxonomy.documents.content import (
     refusal,
 )
 from pytest_failure_taxonomy.documents.problems import WrongError
+from pytest_failure_taxonomy.logs.printed_exceptions import bases_of
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy import evidence as ev
@@ -42,7 +44,8 @@ _MAX_SECONDS: Final = 1e9
 MAX_LINES: Final = 10**7
 _SUM_OF_SUBTESTS: Final = re.compile(r"contains [0-9]+ failed subtest")
 
-
+FAILED: Final = ("failed", "error")
+"""Outcomes of tests that failed."""
 PHASES: Final[Mapping[str, ev.Phase]] = {
     "setup": "setup",
     "call": "call",
@@ -63,7 +66,7 @@ Scalar = str | int | float | bool | None
 
 
 class ForeignObject:
-    """A JSON object that anybody may have written: a field may be missing or of any type.
+    """A JSON object that anybody may have written: any field may be missing.
 
     No other code looks at its fields. A field of a wrong type counts as a missing one.
     """
@@ -139,7 +142,7 @@ class ForeignRun:
 
     evidence: ev.RunEvidence
     content: bytes
-    """What tells the run from all others, such as the file: its digest is the run's id."""
+    """What tells the run from all others; its digest is the run's id."""
     started_at: datetime
     duration_seconds: float | None = None
     pytest_version: str = ""
@@ -265,7 +268,7 @@ def evidence_of_tests(
     )
 
 
-def attempted(
+def describe_attempt(
     run: ev.TestRun,
     failed: Iterable[Failed],
     *,
@@ -294,7 +297,7 @@ def attempted(
             exception=exception_of(message, text),
             part=part,
             crashed=crashed,
-            location=place_in(text, path, line),
+            location=find_place(text, path, line),
             traceback=cap(text, MAX_TRACEBACK) or None,
             traceback_truncated=len(text) > MAX_TRACEBACK,
             duration_seconds=run.duration_seconds,
@@ -317,7 +320,7 @@ def collection_failure_of(
         nodeid=nodeid,
         message=message[:MAX_MESSAGE],
         exception=exception_of(message, text),
-        location=place_in(text, nodeid.partition("::")[0], line),
+        location=find_place(text, nodeid.partition("::")[0], line),
         traceback=cap(text, MAX_TRACEBACK) or None,
         traceback_truncated=len(text) > MAX_TRACEBACK,
     )
@@ -331,8 +334,7 @@ def exception_of(message: str, text: str) -> ev.RaisedException | None:
     """
     first = message.partition("\n")[0]
     dotted, words = "AssertionError", message
-    match = _EXCEPTION.match(first)
-    if match is not None:
+    if match := _EXCEPTION.match(first):
         dotted = match[1]
         words = message[match.end(1) :].lstrip(": ")
     elif not first.startswith("assert "):
@@ -341,23 +343,22 @@ def exception_of(message: str, text: str) -> ev.RaisedException | None:
             return None
         dotted = match[1]
     module, _, name = dotted.rpartition(".")
+    module = module or "builtins"
     if not (name[:1].isupper() or name.endswith(("error", "timeout"))):
         return None
     # No file names the base classes; those of Python's own exceptions are known.
-    known = getattr(builtins, name, None) if module in ("", "builtins") else None
-    if not isinstance(known, type) or not issubclass(known, BaseException):
-        known = object
-    bases = known.__mro__[:-1]
+    bases: tuple[str, ...] = ()
+    cls = getattr(builtins, name, None)
+    is_exception = isinstance(cls, type) and issubclass(cls, BaseException)
+    if module == "builtins" and is_exception:
+        bases = bases_of(f"builtins.{name}")
     return ev.RaisedException(
-        type=name,
-        module=module or "builtins",
-        message=words[:MAX_MESSAGE],
-        bases=tuple(f"{base.__module__}.{base.__qualname__}" for base in bases),
+        type=name, module=module, message=words[:MAX_MESSAGE], bases=bases
     )
 
 
-def place_in(text: str, path: str | None, line: int | None) -> ev.Location | None:
-    """Return the last place in a traceback of pytest's, else the given one."""
+def find_place(text: str, path: str | None, line: int | None) -> ev.Location | None:
+    """Return the last place in a traceback of pytest's, else `path` and `line`."""
     places = _PLACE.findall(text)
     if places:
         path, number = places[-1]
@@ -379,7 +380,7 @@ def read_document(path: Path, right: str) -> tuple[bytes, ForeignObject]:
         right: what would be right, for the message of the error.
 
     Raises:
-        ReportError: it can't be read, is no object, or is known to be of another format.
+        ReportError: it can't be read, is no object, or is of another known format.
     """
     content = read_input(path, right)
     try:
@@ -408,11 +409,18 @@ def exit_code_of(
     tests: Sequence[Attempted], collectors: Sequence[ev.CollectionFailure]
 ) -> int:
     """Return the exit code that pytest must have had, where a file doesn't have it."""
-    if any(failures or test.outcome in ("failed", "error") for test, failures in tests):
+    if any(failures or test.outcome in FAILED for test, failures in tests):
         return 1
     if collectors:
         return 2
     return 0 if tests else 5
+
+
+def seconds_between(start: float | None, stop: float | None) -> float | None:
+    """Return how long something took; `None` if a time is missing."""
+    if start is None or stop is None:
+        return None
+    return max(0.0, stop - start)
 
 
 def refuse_duplicates(names: Iterable[str], path: Path) -> None:
@@ -421,23 +429,20 @@ def refuse_duplicates(names: Iterable[str], path: Path) -> None:
     Raises:
         ReportError: there is such a test.
     """
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for name in names:
-        if name in seen:
+        if name in earlier:
             test = safe_text(first_line(name), 200)
             what = f"it has the test {test} twice, as two runs would"
             raise refusal(path, what, "give the file of one run")
-        seen.add(name)
+        earlier.add(name)
 
 
-def time_from(seconds: float | None, path: Path) -> datetime:
+def choose_time(seconds: float | None, path: Path) -> datetime:
     """Return the time at so many seconds since 1970; else the file's own time."""
     if seconds is not None:
-        try:
+        with suppress(ValueError, OverflowError, OSError):
             return datetime.fromtimestamp(seconds, UTC)
-        except (ValueError, OverflowError, OSError):
-            pass
-    try:
+    with suppress(OSError):  # the file may have just been removed
         return datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    except OSError:  # it has just been removed
-        return datetime.fromtimestamp(0, UTC)
+    return datetime.fromtimestamp(0, UTC)

@@ -1,8 +1,8 @@
-"""Find the trials in what harnesses of agents leave behind: one small reader for each harness.
+"""Find the trials in the files of agents' harnesses, with one small reader for each.
 
-A reader yields trials, and errors for what can't be read; the rest is read all the same.
-Nothing below the folder of a trial is taken for a trial: there an agent may have written
-what it likes.
+A reader yields trials, and errors for files that can't be read; it goes on with the
+others. It looks for no trial below the folder of a trial: there an agent may have
+written anything.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _SCORES: Final[Mapping[str, bool]] = {
 }
 """What Inspect's scorers say in words: partial credit is no success."""
 _MAX_TEXT: Final = 200
+"""Characters of a harness's own field that is recorded: no task's instruction is."""
 _MAX_NUMBER: Final = 1e15
-"""The harness's own fields that are recorded; a task's instruction is not among them."""
 _DAMAGES: Final = (
     BadZipFile,
     zlib.error,
@@ -71,15 +71,15 @@ def trials_in(harness: str, paths: Iterable[Path]) -> Found:
         harness: one of `HARNESSES`.
         paths: folders with the results of any number of runs, or files of results.
     """
-    known: set[bytes] = set()
+    keys: set[bytes] = set()
     for path in paths:
         is_of_harness = False
-        for trial in _trials_below(Path(os.path.abspath(path)), HARNESSES[harness]):
+        for trial in _read_trials(Path(os.path.abspath(path)), HARNESSES[harness]):
             is_of_harness = True
             if isinstance(trial, ReportError):
                 yield trial
-            elif trial.key not in known:
-                known.add(trial.key)
+            elif trial.key not in keys:
+                keys.add(trial.key)
                 yield trial
                 if trial.problem:
                     yield refusal(trial.path, trial.problem, _RIGHT)
@@ -92,15 +92,15 @@ def _right_harness(harness: str, path: Path) -> str:
     """Return what to give instead of a folder without trials of a harness."""
     right = f"give a folder that {harness} has written"
     for other, read in sorted(HARNESSES.items()):
-        trials = _trials_below(path, read)
+        trials = _read_trials(path, read)
         if other != harness and any(isinstance(trial, Trial) for trial in trials):
             right = f"it has some of {other}; give --from {other}"
     return right
 
 
-def _trials_below(root: Path, read: Reader) -> Found:
+def _read_trials(root: Path, read: Reader) -> Found:
     errors: list[OSError] = []
-    for path, folders in _files_below(root, errors):
+    for path, folders in _walk_files(root, errors):
         try:
             for trial in read(path, root):
                 if isinstance(trial, Trial) and trial.has_folder:
@@ -112,8 +112,8 @@ def _trials_below(root: Path, read: Reader) -> Found:
         yield refusal(unread.filename, why_unread(unread), _RIGHT)
 
 
-def _files_below(root: Path, errors: list[OSError]) -> Iterator[tuple[Path, list[str]]]:
-    """Yield each file, and the folders beside it: who clears their list goes no deeper."""
+def _walk_files(root: Path, errors: list[OSError]) -> Iterator[tuple[Path, list[str]]]:
+    """Yield each file, and the folders beside it; clear their list to go no deeper."""
     if root.is_file():
         yield root, []
         return
@@ -123,8 +123,8 @@ def _files_below(root: Path, errors: list[OSError]) -> Iterator[tuple[Path, list
             yield Path(folder, name), folders
 
 
-def _inside(path: Path, root: Path) -> Path:
-    """Return a path that is read; an agent's link must not show what is elsewhere.
+def _check_link(path: Path, root: Path) -> Path:
+    """Return a path that may be read; an agent's link must not show what is elsewhere.
 
     Raises:
         ReportError: it is a link that leads out of what was given.
@@ -139,7 +139,7 @@ def _inside(path: Path, root: Path) -> Path:
 def _first_file(root: Path, *paths: Path) -> Path | None:
     for path in paths:
         if path.is_file():
-            return _inside(path, root)
+            return _check_link(path, root)
     return None
 
 
@@ -149,7 +149,7 @@ def _read(path: Path, root: Path) -> ForeignObject:
     Raises:
         ReportError: it can't be read, or is no JSON.
     """
-    return _parse(read_input(_inside(path, root), _RIGHT), path)
+    return _parse(read_input(_check_link(path, root), _RIGHT), path)
 
 
 def _read_optional(path: Path, root: Path) -> ForeignObject:
@@ -178,7 +178,7 @@ def _require_texts(
 
 
 def _scalars(holder: ForeignObject) -> dict[str, Scalar]:
-    """Return the plain values of an object of the harness's, which a report keeps."""
+    """Return the plain values of an object of the harness's, which a report has."""
     scalars: dict[str, Scalar] = {}
     for name in holder:
         match holder.field(name):
@@ -192,20 +192,22 @@ def _scalars(holder: ForeignObject) -> dict[str, Scalar]:
 
 
 def _problem(document: ForeignObject, name: str) -> str:
-    """Return why the result in a field does not count; empty if it does, or is missing."""
+    """Return why the result in a field does not count; empty if nothing is wrong."""
     if document.field(name) is None or document.boolean(name) is not None:
         return ""
     return f"{name} is neither true nor false and does not count"
 
 
-def _time(holder: ForeignObject, name: str) -> datetime | None:
+def _read_time(holder: ForeignObject, name: str) -> datetime | None:
     with suppress(ValueError, OverflowError):
         time = datetime.fromisoformat(holder.text(name))
-        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+        if time.tzinfo is None:
+            time = time.replace(tzinfo=UTC)
+        return time.astimezone(UTC)
     return None
 
 
-def _system(agent: str, model: str, otherwise: str) -> str:
+def _name_system(agent: str, model: str, otherwise: str) -> str:
     if agent and model:
         return f"{agent} ({model})"
     return agent or model or otherwise
@@ -246,35 +248,33 @@ def _terminal_bench_trial(
     about = _read_optional(run / "run_metadata.json", run)
     agent, model = about.text("agent_name"), about.text("model_name")
     label = document.text("failure_mode")
-    endings: tuple[Ending, ...] = ()
-    if label not in ("", "unset", "none", "unknown", "parse_error"):
-        endings = (Ending(label),)
+    if label in ("unset", "none"):
+        label = ""
+    endings = [Ending(label)] if label not in ("", "unknown", "parse_error") else []
     results = document.child("parser_results")
-    has_folder = path.parent != run
+    folder = path.parent
+    has_folder = folder != run
     log = None
     if has_folder:
-        log = _first_file(
-            root,
-            path.parent / "sessions" / "tests.log",
-            path.parent / "panes" / "post-test.txt",
-        )
+        first, second = folder / "sessions/tests.log", folder / "panes/post-test.txt"
+        log = _first_file(root, first, second)
     return Trial(
         harness="terminal-bench",
         task=task,
-        system=_system(agent, model, run.name),
+        system=_name_system(agent, model, run.name),
         name=name,
         identity=document.text("id") or document.text("uuid") or run.name,
         path=path,
         passed=document.boolean("is_resolved"),
         problem=_problem(document, "is_resolved"),
-        label=None if label in ("", "unset", "none") else label,
+        label=label or None,
         tests={test: results.field(test) == "passed" for test in results},
-        endings=endings,
+        endings=tuple(endings),
         has_folder=has_folder,
         log=log,
         own_fields=_scalars(document),
-        started_at=_time(document, "trial_started_at"),
-        ended_at=_time(document, "trial_ended_at"),
+        started_at=_read_time(document, "trial_started_at"),
+        ended_at=_read_time(document, "trial_ended_at"),
     )
 
 
@@ -285,16 +285,20 @@ def _harbor(path: Path, root: Path) -> Found:
     if "n_total_trials" in document:  # a job's
         return
     task, name = _require_texts(document, path, "task_name", "trial_name")
-    job, verifier = path.parent.parent.name, path.parent / "verifier"
+    folder = path.parent
+    job = folder.parent.name
+    verifier = folder / "verifier"
     agent = document.child("agent_info")
     model = agent.child("model_info")
     model_names = filter(None, (model.text("provider"), model.text("name")))
     rewards, problem = _harbor_rewards(document)
+    bad_scores = {
+        name: f"it is {reward}" for name, reward in rewards.items() if reward < 1
+    }
     passed = None
     # A reward that was given after an error of the environment's is none to harbor.
     if rewards and document.field("reward_valid") is not False:
-        counted = [rewards["reward"]] if "reward" in rewards else [*rewards.values()]
-        passed = all(reward >= 1 for reward in counted)
+        passed = rewards.get("reward", min(rewards.values())) >= 1
     endings = []
     for holder in (document, *document.children("step_results")):
         if raised := holder.child("exception_info"):
@@ -302,12 +306,16 @@ def _harbor(path: Path, root: Path) -> Found:
             endings.append(Ending(label, raised.text("exception_message")))
     # The tests have written it, and not harbor.
     ctrf = _read_optional(verifier / "ctrf.json", root).child("results")
-    of_steps = path.parent.glob("steps/*/verifier/test-stdout.txt")
-    logs = [verifier / "test-stdout.txt", *sorted(of_steps, reverse=True)]
+    tests = {
+        test.text("name"): test.field("status") != "failed"
+        for test in ctrf.children("tests")
+    }
+    step_logs = folder.glob("steps/*/verifier/test-stdout.txt")
+    logs = [verifier / "test-stdout.txt", *sorted(step_logs, reverse=True)]
     yield Trial(
         harness="harbor",
         task=task,
-        system=_system(agent.text("name"), "/".join(model_names), job),
+        system=_name_system(agent.text("name"), "/".join(model_names), job),
         name=name,
         identity=document.text("id") or job,
         path=path,
@@ -315,18 +323,13 @@ def _harbor(path: Path, root: Path) -> Found:
         passed=passed,
         problem=problem,
         label=endings[0].label if endings else None,
-        tests={
-            test.text("name"): test.field("status") != "failed"
-            for test in ctrf.children("tests")
-        },
-        bad_scores={
-            name: f"it is {reward}" for name, reward in rewards.items() if reward < 1
-        },
+        tests=tests,
+        bad_scores=bad_scores,
         endings=tuple(endings),
         log=_first_file(root, *logs),
         own_fields={**_scalars(document), "rewards": rewards},
-        started_at=_time(document, "started_at"),
-        ended_at=_time(document, "finished_at"),
+        started_at=_read_time(document, "started_at"),
+        ended_at=_read_time(document, "finished_at"),
     )
 
 
@@ -346,9 +349,10 @@ def _harbor_rewards(document: ForeignObject) -> tuple[dict[str, float], str]:
 
 
 def _swe_bench(path: Path, root: Path) -> Found:
-    folder, instance = path.parent, path.parent.name
+    folder = path.parent
+    instance = folder.name
     if path.name.endswith(".json") and path.name.count(".") > 1:
-        yield from _without_patch(path, root)
+        yield from _trials_without_patch(path, root)
     report = folder / "report.json"
     # The log is there first, and the report where the tests came to their end.
     is_unreported = path.name == "run_instance.log" and not report.exists()
@@ -359,19 +363,22 @@ def _swe_bench(path: Path, root: Path) -> Found:
         document = _read(path, root).child(instance)
         if not document:
             raise refusal(path, f"it says nothing of {safe_text(instance)}", _RIGHT)
-    log_end = _end_of(folder / "run_instance.log", root)
+    log_end = _read_end(folder / "run_instance.log", root)
     output = folder / "test_output.txt"
-    codes = re.findall(r">>>>> Test Exit Code:\s*(\d{1,3})\b", _end_of(output, root))
-    ending = None
+    output_end = _read_end(output, root)
+    codes = re.findall(r">>>>> Test Exit Code:\s*(\d{1,3})\b", output_end)
+    endings = []
     if document.field("patch_is_None") is True:
-        ending = Ending("no_patch")
+        endings.append(Ending("no_patch"))
     elif ">>>>> Patch Apply Failed" in log_end:
-        ending = Ending("patch_failed")
+        endings.append(Ending("patch_failed"))
     elif re.search(r"Test timed out after \d+ seconds", log_end):
-        ending = Ending("tests_timed_out")
+        endings.append(Ending("tests_timed_out"))
     elif not document:
-        ending = _ending_by_exception(log_end, log_end)
-    label = document.text("infra_failure_reason") or (ending and ending.label)
+        endings.append(_ending_by_exception(log_end, log_end))
+    label = document.text("infra_failure_reason")
+    if endings and not label:
+        label = endings[0].label
     yield Trial(
         harness="swe-bench",
         task=instance,
@@ -381,10 +388,10 @@ def _swe_bench(path: Path, root: Path) -> Found:
         has_folder=True,
         passed=document.boolean("resolved"),
         problem=_problem(document, "resolved"),
-        label=label,
+        label=label or None,
         tests=_swe_bench_tests(document.child("tests_status")),
-        only_told_tests_count=True,
-        endings=(ending,) if ending else (),
+        only_listed_tests_count=True,
+        endings=tuple(endings),
         log=_first_file(root, output),
         exit_code=min(int(codes[-1]), 255) if codes else None,
         own_fields=_scalars(document),
@@ -401,8 +408,8 @@ def _swe_bench_tests(status: ForeignObject) -> dict[str, bool]:
     return tests
 
 
-def _without_patch(path: Path, root: Path) -> Found:
-    """Yield the trials without a folder of a summary, MODEL.RUN.json: they have no patch."""
+def _trials_without_patch(path: Path, root: Path) -> Found:
+    """Yield the trials of a summary, MODEL.RUN.json, that have no patch nor folder."""
     model, _, run = path.stem.rpartition(".")
     document = _read_optional(path, root)  # any other file may be there, too
     for instance in document.texts("empty_patch_ids"):
@@ -418,11 +425,11 @@ def _without_patch(path: Path, root: Path) -> Found:
         )
 
 
-def _end_of(path: Path, root: Path) -> str:
+def _read_end(path: Path, root: Path) -> str:
     if not path.is_file():
         return ""
     try:
-        with open(_inside(path, root), "rb") as file:
+        with open(_check_link(path, root), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - _END_BYTES))
             return file.read(_END_BYTES).decode("utf-8", "replace")
@@ -452,7 +459,7 @@ def _inspect_failure(document: ForeignObject, path: Path) -> Found:
 def _inspect_archive(path: Path, root: Path) -> Found:
     with suppress(ImportError):  # comes with Inspect; Python before 3.14 knows no zstd
         import_module("zipfile_zstd")
-    if why := why_no_file(_inside(path, root)):  # a pipe would never open
+    if why := why_no_file(_check_link(path, root)):  # a pipe would never open
         raise refusal(path, why, _RIGHT)
     try:
         archive = ZipFile(path)
@@ -482,10 +489,8 @@ def _read_member(archive: ZipFile, name: str, path: Path) -> ForeignObject:
         content = archive.read(name)
     except NotImplementedError:
         what = "it is compressed by zstd, which this Python can't read"
-        right = (
-            "install zipfile-zstd, or write the log anew by "
-            "`inspect log convert --to json`"
-        )
+        command = "`inspect log convert --to json`"
+        right = f"install zipfile-zstd, or write the log anew by {command}"
         raise refusal(where, what, right) from None
     except _DAMAGES as error:
         raise refusal(where, f"it can't be read ({error})", _RIGHT) from None
@@ -507,13 +512,14 @@ def _inspect_trial(
     limit = sample.child("limit").text("type")
     message = raised.text("message")
     endings = [Ending(limit)] if limit else []
+    # An error says more than the limit that it may come from.
     if raised:
         endings.append(_ending_by_exception(message, raised.text("traceback")))
-    kept_scores = ForeignObject({score.name: score.value for score in scores})
+    own_scores = ForeignObject({score.name: score.value for score in scores})
     return Trial(
         harness="inspect",
         task=task,
-        system=_system(about.text("solver"), model, ""),
+        system=_name_system(about.text("solver"), model, ""),
         name=name,
         identity=sample.text("uuid") or run,
         path=path,
@@ -522,12 +528,12 @@ def _inspect_trial(
         bad_scores={score.name: score.words for score in scores if not score.passed},
         endings=tuple(endings),
         own_fields={
-            "scores": _scalars(kept_scores),
+            "scores": _scalars(own_scores),
             "limit": limit or None,
             "error": message or None,
         },
-        started_at=_time(sample, "started_at"),
-        ended_at=_time(sample, "completed_at"),
+        started_at=_read_time(sample, "started_at"),
+        ended_at=_read_time(sample, "completed_at"),
     )
 
 
@@ -542,7 +548,9 @@ def _inspect_scores(scores: ForeignObject) -> Iterator[_Score]:
     """Yield what each scorer says; a dictionary of values is one score for each."""
     for scorer in scores:
         score = scores.child(scorer)
-        values = score.child("value") or ForeignObject({"": score.field("value")})
+        values = score.child("value")
+        if not values:
+            values = ForeignObject({"": score.field("value")})
         for name in values:
             value = values.field(name)
             passed = None

@@ -1,4 +1,4 @@
-"""Make a report of a JUnit XML file, as pytest's `--junitxml` and many other programs write it.
+"""Make a report of JUnit XML, which `pytest --junitxml` and many others write.
 
 Such a file knows nothing of pytest's end, of crashes and of what was running then. It
 needs `defusedxml`, which the extra `junit` brings.
@@ -7,7 +7,6 @@ needs `defusedxml`, which the extra `junit` brings.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -42,15 +41,9 @@ def read_run(path: Path) -> foreign.ForeignRun:
     tests: list[foreign.Attempted] = []
     collectors: list[ev.CollectionFailure] = []
     for suite in suites:
-        for case in _read_cases(suite):
-            if isinstance(case, ev.CollectionFailure):
-                collectors.append(case)
-            else:
-                tests.append(case)
-    end = ev.ProcessExit(
-        code=foreign.exit_code_of(tests, collectors),
-        source="none",
-    )
+        for case in suite.findall("testcase"):
+            _read_case(case, tests, collectors)
+    end = ev.ProcessExit(code=foreign.exit_code_of(tests, collectors), source="none")
     return foreign.ForeignRun(
         evidence=foreign.evidence_of_tests(end, tests, collectors),
         content=content,
@@ -70,7 +63,7 @@ def is_junit(path: Path) -> bool:
 
 
 def read_tree(path: Path) -> Element | None:
-    """Return the root of a JUnit file, `testsuite` or `testsuites`; None if it is empty.
+    """Return the root of a JUnit file, or None if the file is empty.
 
     Raises:
         ReportError: it can't be read, is no JUnit file, or attacks readers of XML.
@@ -120,43 +113,42 @@ def _started_at(suites: list[Element], path: Path) -> datetime:
             continue
     if times:
         return min(times)
-    return foreign.time_from(None, path)
+    return foreign.choose_time(None, path)
 
 
-def _read_cases(suite: Element) -> Iterator[foreign.Attempted | ev.CollectionFailure]:
-    for case in suite.findall("testcase"):
-        path, nodeid = _name_of(case)
-        line_text = case.get("line", "")
-        line = None
-        if re.fullmatch(r"[0-9]{1,7}", line_text):
-            line = int(line_text) + 1  # pytest counts from 0
-        failed: list[foreign.Failed] = []
-        collector = None
-        outcome: ev.TestOutcome = "passed"
-        for child in case:
-            message = child.get("message", "")
-            text = "".join(child.itertext())
-            if child.tag == "error" and message == _COLLECTION:
-                collector = foreign.collection_failure_of(path, text, line)
-            elif child.tag in ("failure", "error"):
-                phase, message = _phase_and_message(child.tag, message)
-                failed.append(foreign.Failed(phase, message, text))
-            outcome = _outcome_after(outcome, child)
-        if collector is not None:
-            yield collector
-            continue
-        test = ev.TestRun(
-            nodeid=nodeid,
-            outcome=outcome,
-            start_seconds=None,
-            duration_seconds=_seconds(case),
-        )
-        yield foreign.attempted(
-            test,
-            failed,
-            path=path,
-            line=line,
-        )
+def _read_case(
+    case: Element,
+    tests: list[foreign.Attempted],
+    collectors: list[ev.CollectionFailure],
+) -> None:
+    """Add a case to the tests, or to what could not be collected."""
+    path, nodeid = _name_of(case)
+    line_text = case.get("line", "")
+    line = None
+    if re.fullmatch(r"[0-9]{1,7}", line_text):
+        line = int(line_text) + 1  # pytest counts from 0
+    failed: list[foreign.Failed] = []
+    collector = None
+    outcome: ev.TestOutcome = "passed"
+    for child in case:
+        message = child.get("message", "")
+        text = "".join(child.itertext())
+        if child.tag == "error" and message == _COLLECTION:
+            collector = foreign.collection_failure_of(path, text, line)
+        elif child.tag in ("failure", "error"):
+            phase, message = _phase_and_message(child.tag, message)
+            failed.append(foreign.Failed(phase, message, text))
+        outcome = _outcome_after(outcome, child)
+    if collector is not None:
+        collectors.append(collector)
+        return
+    test = ev.TestRun(
+        nodeid=nodeid,
+        outcome=outcome,
+        start_seconds=None,
+        duration_seconds=_seconds(case),
+    )
+    tests.append(foreign.describe_attempt(test, failed, path=path, line=line))
 
 
 def _outcome_after(outcome: ev.TestOutcome, child: Element) -> ev.TestOutcome:
@@ -214,10 +206,11 @@ def _split_dotted(name: str) -> list[str]:
 
 
 def _count_of_path(parts: list[str]) -> int:
-    """Return how many parts of a dotted name are those of a path; the others are classes."""
+    """Return how many parts of a dotted name are a path; the others are classes."""
     for count, part in enumerate(parts, 1):
         if _TEST_MODULE.fullmatch(part):
             return count
+    # Without a name like a test module's, a class begins with a capital letter.
     lowercase = [part for part in parts if not part[0].isupper()]
     return len(lowercase) or len(parts)
 

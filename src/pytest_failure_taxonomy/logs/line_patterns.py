@@ -18,8 +18,8 @@ _QUANTIFIER: Final = re.compile(r"(?:[?*+]|\{\d*,?\d*\})[?+]?")
 def literal_of(pattern: str) -> str:
     """Return the longest text that stands outside of all groups of a pattern.
 
-    It is in whatever the pattern fits, and small where the pattern ignores case; empty where there
-    is none.
+    Whatever the pattern fits has it. It is small where the pattern ignores case, and
+    empty if there is none.
     """
     longest = text = ""
     depth = position = 0
@@ -32,7 +32,7 @@ def literal_of(pattern: str) -> str:
             position = quantifier.end()
         is_flag = piece["group"] == "(?i)"
         if piece["bar"] and depth == 0:
-            return ""
+            return ""  # no text is in all of several alternatives
         if piece["letter"] and depth == 0 and quantifier is None:
             text += piece["letter"].removeprefix("\\")
         elif not is_flag:
@@ -46,13 +46,14 @@ def literal_of(pattern: str) -> str:
 
 
 _FIRST_LETTER: Final = re.compile(r"\\?[^\\.(\[A-Za-z]|[A-Za-z]")
-"""A letter that stands for itself: the search for patterns that begin with one is quick."""
+"""A letter that stands for itself: patterns that begin with one fail quickly."""
 
 
 class LinePattern:
-    """Several patterns for the beginning of a line, of which the first that fits counts.
+    """Several patterns for the beginning of a line; the first that fits counts.
 
-    Those that begin with anything are tried only on a line that has a text which they need.
+    A pattern that may begin with anything is slow, so it is tried only on lines that
+    have a text that it needs.
     """
 
     def __init__(self, patterns: Sequence[str], before: str = "") -> None:
@@ -70,19 +71,26 @@ class LinePattern:
                 near.append(pattern)
             else:
                 self._far.append((literal, re.compile(f"{before}(?:{pattern})")))
-        self._all = re.compile(f"{before}(?:{'|'.join(patterns)})")
-        self._near = re.compile(f"{before}(?:{'|'.join(near) or '(?!)'})")
+        nothing = "(?!)"
+        self._all = _compile_alternatives(before, patterns)
+        self._near = _compile_alternatives(before, near or [nothing])
 
     def match(self, text: str) -> re.Match[str] | None:
-        """Return how the first pattern fits that does."""
+        """Return the match of the first pattern that fits."""
         near = self._near.match(text)
         for literal, pattern in self._far:
             if literal in text:
                 if near is not None:
+                    # Both may fit: the order of all patterns decides.
                     return self._all.match(text)
                 if far := pattern.match(text):
                     return far
         return near
+
+
+def _compile_alternatives(before: str, patterns: Sequence[str]) -> re.Pattern[str]:
+    alternatives = "|".join(patterns)
+    return re.compile(f"{before}(?:{alternatives})")
 
 
 _MIN_LITERAL: Final = 2

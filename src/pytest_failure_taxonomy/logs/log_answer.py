@@ -47,7 +47,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.text import cap, change_texts, encodable
 
 ALL_KNOWN: Final = "so the exit status is 0"
-"""What the summary of a run says whose failures are all known: pytest itself ended with 0."""
+"""What a summary says if all failures are known: pytest itself ended with 0."""
 _JOB: Final = "job"
 """The name under which the tables have what a CI system says of a whole job."""
 MAX_FAILURES: Final = 100
@@ -55,7 +55,7 @@ MAX_FAILURES: Final = 100
 MAX_NODEIDS: Final = 100
 """Node ids listed of one reason."""
 
-_OF_VERDICT: Final = (
+_VERDICT_FIELDS: Final = (
     *("reason", "kind", "confidence", "failure_type", "recovery_action", "retryable"),
     *("charge_to", "message"),
 )
@@ -147,23 +147,24 @@ def classify_log(
     )
     if run is None:
         raise LogError(
-            f"{name}: this log has no output of pytest, no marker and no line of an error; "
-            "give --exit-code, the exit code of the command that wrote it"
+            f"{name}: this log has no output of pytest, no marker and no line of an "
+            "error; give --exit-code, the exit code of the command that wrote it"
         )
     judgement = judge(run)
-    if closing.found is not None and _is_over(run, closing.found):
-        judgement = apply_section(judgement, closing.found)
-    marker = run.marker.name if run.marker and judgement.verdict is not None else None
-    answer = _answer(run, judgement, marker)
-    change = shown or (lambda text: text)
-    shown_answer: LogAnswer = change_texts(
-        answer, lambda text: cap(encodable(change(text)), build.MAX_MESSAGE)
-    )
+    if closing.section is not None and _is_last_word(closing.section, run):
+        judgement = apply_section(judgement, closing.section)
+    answer = _answer(run, judgement)
+
+    def change(text: str) -> str:
+        visible = shown(text) if shown else text
+        return cap(encodable(visible), build.MAX_MESSAGE)
+
+    shown_answer: LogAnswer = change_texts(answer, change)
     return shown_answer
 
 
-def _is_over(run: ev.RunEvidence, section: ClosingSection) -> bool:
-    """Tell whether a closing section is the last word on the run that a log is of."""
+def _is_last_word(section: ClosingSection, run: ev.RunEvidence) -> bool:
+    """Tell whether nothing later in the log than a closing section says more."""
     summary = run.output and run.output.summary
     is_last = not summary or summary < section.line
     died_later = run.exit.signal is not None and not section.kind.startswith("process.")
@@ -182,59 +183,61 @@ def evidence_of_log(
 ) -> ev.RunEvidence | None:
     """Return what a log tells; `None` if it says nothing and there is no exit code.
 
-    Takes the same as `classify_log`. `is_pytest` is whether the exit code can be that of
-    a pytest in the log, `is_whole` whether the log ends where its command ended; `others`
-    read its lines, too.
+    Takes the same as `classify_log`. `is_pytest` is whether the exit code can be that
+    of a pytest in the log, `is_whole` whether the log ends where its command ended;
+    `others` read its lines, too.
     """
-    out, other, tools = PytestOutput(), ProgramOutput(known_markers), ToolOutput()
+    out = PytestOutput()
+    other = ProgramOutput(known_markers)
+    tools = ToolOutput()
     tail = read_log(chunks, out, other, tools, *others)
     if exit_code == 0 and out.is_seen and _counts_failures(out, tail):
         exit_code = None  # it is that of `tee`, say, or of `|| true`
     elif exit_code is None and out.job_exit_code is not None:
         exit_code = min(int(out.job_exit_code.text[:9]), 255)
     # A quiet pytest that came to no end has printed dots and nothing else.
-    is_progress = tail.is_all and all(
-        pattern("progress").fullmatch(line.text) for line in tail.lines
-    )
-    out.is_seen = out.is_seen or (is_progress and bool(tail.lines))
-    told = tools.message(tail)
-    is_told = told is not None or other.failed_tests[0] > 0
-    if out.has_pieces and not out.is_seen and exit_code != 0 and not is_told:
+    if tail.is_all and tail.lines:
+        progress = pattern("progress")
+        if all(progress.fullmatch(line.text) for line in tail.lines):
+            out.is_seen = True
+    tool = tools.message(tail)
+    # What looks like a piece of pytest's output may be anything: it is the last resort.
+    has_other_failure = tool is not None or other.failed_tests[0] > 0
+    if not out.is_seen and exit_code != 0 and not has_other_failure:
         out.take_pieces()
     run = None
-    if out.is_seen and not (told and _ended_from_outside(told, out, stage)):
+    if out.is_seen and not (tool and _has_ended_pytest(tool, out, stage)):
         run = _evidence_of_pytest(
             out, other, exit_code, stage, is_pytest=is_pytest, is_whole=is_whole
         )
-        if run is not None and told is not None and _came_after(run, out, told):
-            run = None
-    if run is not None:
-        told = None
+    # pytest's own words say more than a tool's, unless the tool failed after them.
+    if run is not None and not (tool and _has_failed_later(tool, out, run)):
+        output = output_of(out, other, tail, None)
     else:
-        out = PytestOutput()
-        says_something = other.marker is not None or other.says_something
-        if exit_code is None and told is None and not says_something:
+        says_something = tool or other.marker or other.says_something
+        if exit_code is None and not says_something:
             return None
-        run = replace(_evidence_of_command(exit_code, stage), tool_message=told)
-    run = name_libraries(run)
-    output = output_of(out, other, tail, told)
-    return replace(run, marker=other.marker, output=output)
+        run = replace(_evidence_of_command(exit_code, stage), tool_message=tool)
+        output = output_of(PytestOutput(), other, tail, tool)
+    return replace(name_libraries(run), marker=other.marker, output=output)
 
 
-def _ended_from_outside(told: ev.ToolMessage, out: PytestOutput, stage: Stage) -> bool:
-    """Tell whether pytest was ended with its job, or the agent that had run it by its model."""
+def _has_ended_pytest(tool: ev.ToolMessage, out: PytestOutput, stage: Stage) -> bool:
+    """Tell whether pytest ended with its job, or the model of the agent that ran it."""
     last = out.last_line
-    if told.tool == _JOB:
+    if tool.tool == _JOB:
         return last is None
-    is_of_model = stage is Stage.AGENT_RUN and told.cause.startswith("llm.")
-    return is_of_model and last is not None and told.line > last
+    is_of_model = stage is Stage.AGENT_RUN and tool.cause.startswith("llm.")
+    return is_of_model and last is not None and tool.line > last
 
 
-def _came_after(run: ev.RunEvidence, out: PytestOutput, told: ev.ToolMessage) -> bool:
+def _has_failed_later(
+    tool: ev.ToolMessage, out: PytestOutput, run: ev.RunEvidence
+) -> bool:
     """Tell whether a tool has failed after a pytest that was green."""
     last = out.last_line
     is_green = run.exit.code == 0 and run.exit.source == "log"
-    return is_green and last is not None and told.line > last
+    return is_green and last is not None and tool.line > last
 
 
 def _evidence_of_pytest(
@@ -249,8 +252,8 @@ def _evidence_of_pytest(
     """Return the evidence that pytest has printed; `None` if it isn't what failed.
 
     A log holds several commands. pytest's last line answers for pytest alone: after a
-    green one, it is whatever came next that failed. And a text without that line which
-    shows no failure is only cut.
+    green one, whatever came next has failed. A text without that line that shows no
+    failure is only cut.
     """
     run = evidence_of_output(out, code, stage, may_be_cut=not is_whole)
     if _is_red(run):
@@ -264,13 +267,15 @@ def _evidence_of_pytest(
         # Of several sessions, as tox and nox start them, an earlier one was red.
         return evidence_of_output(earlier, code, stage)
     if code is None:
-        return None if run.exit.code == 0 and has_failed_later else run
+        is_other = run.exit.code == 0 and has_failed_later
+        return None if is_other else run
     is_followed = not is_whole and any(
         line.number > last.number for line in other.lines(())
     )
-    is_by_plugin = signal_of_exit_code(code) is not None or code in (0, 5)
+    # A signal can come at pytest's very end, and 5 is of a pytest that ran no tests.
+    can_be_pytests = signal_of_exit_code(code) is not None or code in (0, 5)
     is_of_another = is_followed or not is_pytest
-    return None if is_of_another and not is_by_plugin else run
+    return None if is_of_another and not can_be_pytests else run
 
 
 def _is_red(run: ev.RunEvidence) -> bool:
@@ -292,14 +297,14 @@ def _is_red(run: ev.RunEvidence) -> bool:
 
 
 def _counts_failures(out: PytestOutput, tail: Tail) -> bool:
-    """Tell whether pytest's last line counts failed tests that were not accepted as known."""
+    """Tell whether pytest's last line counts failed tests that aren't let pass."""
     counts = evidence_of_output(out, None, Stage.FINAL_TEST).counts
     is_let_pass = any(ALL_KNOWN in line.text for line in tail.lines)
     return bool(counts.failed or counts.errors) and not is_let_pass
 
 
 def _evidence_of_command(code: int | None, stage: Stage) -> ev.RunEvidence:
-    """Return the evidence of a command that is no pytest, or one that has printed nothing."""
+    """Return the evidence of a command that is no pytest, or has printed nothing."""
     end = ev.ProcessExit(code=None, source="log")
     if code is not None:
         signal = signal_of_exit_code(code)
@@ -315,26 +320,27 @@ def _evidence_of_command(code: int | None, stage: Stage) -> ev.RunEvidence:
     )
 
 
-def _answer(run: ev.RunEvidence, judgement: Judgement, marker: str | None) -> LogAnswer:
+def _answer(run: ev.RunEvidence, judgement: Judgement) -> LogAnswer:
     limits = build.Limits()
     verdict = limits.cap_value(judgement.verdict)
     judged = (*judgement.failures, *judgement.collection_failures)
-    failed: tuple[ev.TestFailure | ev.CollectionFailure, ...]
+    failed: tuple[ev.FailureAtNode, ...]
     failed = (*run.failures, *run.collection_failures)
     shown = 0 if verdict is None else MAX_FAILURES
-    failures = [_failure(*each) for each in zip(failed[:shown], judged, strict=False)]
+    failures = list(map(_failure, failed[:shown], judged))
     code = run.exit.code
     signal = run.exit.signal if code is None else signal_of_exit_code(code)
-    reasons = [
-        replace(held, nodeids=tuple(filter(None, held.nodeids))[:MAX_NODEIDS])
-        for held in limits.cap_value(judgement.reasons)
-    ]
+    reasons = []
+    for reason in limits.cap_value(judgement.reasons):
+        nodeids = [nodeid for nodeid in reason.nodeids if nodeid]
+        reasons.append(replace(reason, nodeids=tuple(nodeids[:MAX_NODEIDS])))
+    lines = [QuotedLine(**line._asdict()) for line in judgement.lines]
     return LogAnswer(
-        **{name: getattr(verdict, name, None) for name in _OF_VERDICT},
+        **{name: getattr(verdict, name, None) for name in _VERDICT_FIELDS},
         ambiguous=verdict.ambiguous if verdict else (),
-        marker=marker,
+        marker=run.marker.name if run.marker and verdict else None,
         exit=replace(build.exit_of(run, judgement), signal=signal),
-        lines=tuple([QuotedLine(**line._asdict()) for line in judgement.lines]),
+        lines=tuple(lines),
         reasons=tuple(reasons),
         causes=limits.cap_value(judgement.causes),
         failures=tuple(failures),
@@ -342,9 +348,7 @@ def _answer(run: ev.RunEvidence, judgement: Judgement, marker: str | None) -> Lo
     )
 
 
-def _failure(
-    failure: ev.TestFailure | ev.CollectionFailure, judged: FailureJudgement
-) -> LoggedFailure:
+def _failure(failure: ev.FailureAtNode, judged: FailureJudgement) -> LoggedFailure:
     return LoggedFailure(
         nodeid=failure.nodeid or None,
         phase=failure.phase if isinstance(failure, ev.TestFailure) else None,

@@ -1,9 +1,9 @@
 """Open a log of any size and encoding, and read what can matter, in bounded memory.
 
-Only a few lines of a log say why a run failed. They are found by one search of each block for how
-they begin and for a few words, and only these are decoded and cleaned. A reader that is in the
-middle of something asks for all lines until it is done. Who looks for a marker alone reads none of
-them.
+Only a few lines of a log say why a run failed. One search of each block finds them, by
+how they begin and by a few words, and only these are decoded and cleaned. A reader that
+is in the middle of something asks for all lines until it is done. The search for a
+marker alone decodes none of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import BinaryIO, Final, Protocol
 from pytest_failure_taxonomy.documents.content import STDIN, open_stdin, why_unread
 from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.logs.prefixes import without_prefixes
+from pytest_failure_taxonomy.logs.prefixes import remove_prefixes
 from pytest_failure_taxonomy.system.files import name_of_special_file
 from pytest_failure_taxonomy.taxonomy.evidence import OutputLine
 from pytest_failure_taxonomy.taxonomy.judgement import (
@@ -34,14 +34,14 @@ CHUNK_BYTES: Final = 1 << 20
 MAX_STREAM_BYTES: Final = 1 << 30
 """More is read only of a file that says that it has more: a pipe may never end."""
 MAX_LINE_BYTES: Final = 4_096
-"""Of a longer line, the first and the last half of this are read, with a mark between them."""
+"""Of a longer line, both ends are read, half of this each, with a mark between them."""
 TAIL_BYTES: Final = 65_536
-"""How much of the end is always kept, whatever is in it."""
+"""How much of the end is always stored, whatever is in it."""
 MAX_TAIL_LINES: Final = 2_000
-"""Lines of it that are kept."""
+"""Lines of it that are read."""
 
 MAX_BEFORE_FAILURE: Final = 40
-"""Lines that are kept from before the end of a command that failed."""
+"""Lines that are stored from before the end of a command that failed."""
 
 MAX_MARKER_LINE_BYTES: Final = 4_096
 """The longest line of a marker, with its blanks and its line ending."""
@@ -55,70 +55,55 @@ _BEGINNING: Final = (
     rb"|[0-9][0-9-]{9}T\S+ [^\n]{0,4}?"
     rb"(?:[=_!+\[EFIN.>\x1b]|[0-9]+ (?:[a-z]+(?: in |, )|workers? \[)|[0-9]+\) )"
 )
-"""How lines of pytest's output begin that matter, and coloured ones; also where a CI system has put
-a timestamp before them."""
+"""How lines of pytest's output begin that matter, and coloured ones; also where a CI
+system has put a timestamp before them."""
 _WORDS: Final = (
-    *("::", r"%\]", "rror", "ERROR", "INTERNAL", "passed", "test session", "Exception"),
-    *("FAIL", "failed", "Fatal", "fatal", "Timeout", "node down", "crashed", "collect"),
-    *("Traceback", "GZA_FAILURE", "maximum allowed", "no tests ran", "exit code"),
-    *("Killed", "fault", "Terminated", "Abort", "panic", "Docker", "docker", "daemon"),
-    *("Podman", "ssh: ", "npm ERR", "No solution", "Failed", "timed out"),
-    *("Permission denied", "Max retries", "Credentials", "Caused by"),
-    *("key verification", "kex_", "found", "No such file", "No module", "space left"),
-    *("connect to ", "ECONN", "ENOSPC", "Disk quota", "disk quota", "recognized as"),
-    *("EOF while", "passing", "failing", "Ran [0-9]", "Tests run", "exited with"),
-    *(r"\[group\]Run", "display", "resol", "annot (?:find|open)", "ould not "),
-    *("NOT_FOUND", "Missing X", "aborted", "defined", "unknown ", "nrecogni"),
-    *("Reason: ", "Dubious", "issues", "tests ", "matching", "dial tcp", "Failure to"),
-    *("Unable to", "No output has", "exceeded", "longer than", "Tests  ", "TOTAL: "),
-    *(r"\.[A-Za-z]{1,6}: ?[0-9]+[:,]", r"\.py [.FEsxXRup]"),
-    *("oo long", "verloaded", "ontext", "EXHAUSTED"),
-    *("API key", "credentials", "redits", "disconnected"),
-    *("llama", "litellm", "reduce the length", "xception"),
-    *("toomany", "browsers", "checksum of", "cache key"),
-    *("canceled", "Because ", "Interrupt", r"\^C"),
-    *("HTTP Request: ", "success", "received", "requires"),
-    *("module provides", "too many", r"- [^ ]+\.py:[0-9]+ ", r"go\.mod"),
-    *("flaky", "xecutable", "ERESOLVE", "'resolved'"),
-    *("API Error", "xec format", "No rule to make", "NotFound"),
-    *("npm ci", "lockfile", "over its", "budget"),
-    *("dubious", "shutdown signal", "pull access", "with arch"),
-    *("missing dependencies", "Limit", "limit", "Patch"),
-    *("patch", "Hunk", "hunk"),
-    *("\u2715", "\u2716", "\u2717", "\u2718", "\u274c", "\u25cf"),
-    *(
-        "usage:",
-        "rootdir: ",
-        "plugins: ",
-        "import file mismatch",
-        " functions are not ",
-    ),
-    r"Z [0-9=_!+\[FIN.>\x1b]",
+    r"::|%\]|rror|ERROR|INTERNAL|passed|test session|Exception|FAIL|failed|Fatal|fatal"
+    r"|Timeout|node down|crashed|collect|Traceback|GZA_FAILURE|maximum allowed"
+    r"|no tests ran|exit code|Killed|fault|Terminated|Abort|panic|Docker|docker|daemon"
+    r"|Podman|ssh: |npm ERR|No solution|Failed|timed out|Permission denied|Max retries"
+    r"|Credentials|Caused by|key verification|kex_|found|No such file|No module"
+    r"|space left|connect to |ECONN|ENOSPC|Disk quota|disk quota|recognized as"
+    r"|EOF while|passing|failing|Ran [0-9]|Tests run|exited with|\[group\]Run|display"
+    r"|resol|annot find|annot open|ould not |NOT_FOUND|Missing X|aborted|defined"
+    r"|unknown |nrecogni|Reason: |Dubious|issues|tests |matching|dial tcp|Failure to"
+    r"|Unable to|No output has|exceeded|longer than|Tests  |TOTAL: "
+    r"|\.[A-Za-z]{1,6}: ?[0-9]+[:,]|\.py [.FEsxXRup]|oo long|verloaded|ontext|EXHAUSTED"
+    r"|API key|credentials|redits|disconnected|llama|litellm|reduce the length|xception"
+    r"|toomany|browsers|checksum of|cache key|canceled|Because |Interrupt|\^C"
+    r"|HTTP Request: |success|received|requires|module provides|too many"
+    r"|- [^ ]+\.py:[0-9]+ |go\.mod|flaky|xecutable|ERESOLVE|'resolved'|API Error"
+    r"|xec format|No rule to make|NotFound|npm ci|lockfile|over its|budget|dubious"
+    r"|shutdown signal|pull access|with arch|missing dependencies|Limit|limit|Patch"
+    "|patch|Hunk|hunk|\u2715|\u2716|\u2717|\u2718|\u274c|\u25cf|usage:|rootdir: "
+    r"|plugins: |import file mismatch| functions are not |Z [0-9=_!+\[FIN.>\x1b]"
 )
-"""What is in lines that matter, as patterns that begin with a letter that stands for itself."""
+"""What is in lines that matter: patterns whose first letter stands for itself."""
 
 
-def _by_first_letter(patterns: Iterable[str]) -> bytes:
-    """Return one pattern for several, which tries only those that begin as the text does."""
-    groups: dict[bytes, list[bytes]] = {}
-    for each in patterns:
-        raw = each.encode()
-        length = 2 if raw.startswith(b"\\") else 1
-        groups.setdefault(raw[:length], []).append(raw[length:])
-    return b"|".join(
-        first + b"(?:" + b"|".join(rests) + b")" for first, rests in groups.items()
-    )
+def _group_by_first_letter(patterns: str) -> bytes:
+    """Return the same alternatives, grouped by the letter that they begin with.
+
+    At each place of a text, `re` tries all alternatives: here only a few dozen groups,
+    of which most fail at once by their letter.
+    """
+    groups: dict[str, list[str]] = {}
+    for pattern in patterns.split("|"):
+        length = 2 if pattern.startswith("\\") else 1
+        groups.setdefault(pattern[:length], []).append(pattern[length:])
+    grouped = [f"{first}(?:{'|'.join(rests)})" for first, rests in groups.items()]
+    return "|".join(grouped).encode()
 
 
 _MATTERS: Final = re.compile(
     rb"(?:\n(?:%(beginning)b)|\r(?:%(beginning)b)|%(words)b)[^\n]*"
-    % {b"beginning": _BEGINNING, b"words": _by_first_letter(_WORDS)}
+    % {b"beginning": _BEGINNING, b"words": _group_by_first_letter(_WORDS)}
 )
 """A line that matters, from the newline before it or from the word in it."""
 _COMMAND_FAILED: Final = re.compile(rb"exit(?:ed with (?:code .?)?[1-9]| code [1-9])")
 BYTES_A_LINE: Final = 64
-"""The least length, on average over a block, of lines that are all looked at: of a block with more
-of them, which only repetitions fill, the first ones and the last ones are."""
+"""The least average length of the lines of a block that are all looked at. Only
+repetitions fill a block with more lines; of those, the first and the last are."""
 MAX_FIRST_LINES: Final = 2_000
 """Lines of a block that are looked at, however short they are."""
 MAX_LAST_LINES: Final = 1_000
@@ -130,9 +115,11 @@ _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-"""Byte order marks and encodings. UTF-32-LE's begins with UTF-16-LE's, so it comes before it."""
+"""Byte order marks and encodings. That of UTF-32-LE begins with that of UTF-16-LE, so
+it comes first."""
 _ESCAPE: Final = re.compile(
-    "\x1b(?:\\[[0-?]*[ -/]*[@-~]|[()*+][0-9A-Za-z]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-Z\\\\^_])"
+    "\x1b(?:\\[[0-?]*[ -/]*[@-~]|[()*+][0-9A-Za-z]"
+    "|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-Z\\\\^_])"
 )
 _STAMP: Final = re.compile(
     # `gh run view --log` puts the names of job and step before the timestamp.
@@ -140,7 +127,8 @@ _STAMP: Final = re.compile(
     r"\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?"
     r"(?:Z|[+-][0-9]{2}:?[0-9]{2})\]?(?: [0-9]{2}[OE][ +])? ?"
 )
-"""The timestamp of a line by GitHub, GitLab (with number and name of the stream) and Jenkins."""
+"""The timestamp of a line by GitHub, GitLab (with number and name of the stream) and
+Jenkins."""
 _FIRST_OF_STAMP: Final = frozenset("0123456789[\ufeff")
 _NEWLINE: Final = ord("\n")
 
@@ -152,7 +140,7 @@ class Reader(Protocol):
     """It needs every line for now, not only those that look as if they mattered."""
 
     def feed(self, line: OutputLine) -> None:
-        """Take the next line, which is without colours, timestamp, NULs and line ending."""
+        """Take the next line, without its colours, timestamp, NULs and line ending."""
         ...
 
 
@@ -160,12 +148,12 @@ class Tail:
     """The end of a log."""
 
     def __init__(self) -> None:
-        self._kept = b""
+        self._bytes = b""
         self._lines: list[OutputLine] | None = None
         self.has_failure = False
         """A CI system says that a command failed."""
         self.before_failure: list[OutputLine] = []
-        """The last lines before a CI system says that a command failed, the first one."""
+        """The last lines before a CI system first says that a command failed."""
         self.line_count = 0
         self.byte_count = 0
 
@@ -173,12 +161,12 @@ class Tail:
         """Add the next whole lines."""
         self.byte_count += len(block)
         self.line_count += block.count(b"\n")
-        self._kept = (self._kept + block[-TAIL_BYTES:])[-TAIL_BYTES:]
+        self._bytes = (self._bytes + block[-TAIL_BYTES:])[-TAIL_BYTES:]
         self._lines = None
 
     @property
     def is_all(self) -> bool:
-        """Tell whether all of the log is kept."""
+        """Tell whether this is all of the log."""
         return self.byte_count <= TAIL_BYTES
 
     @property
@@ -198,33 +186,32 @@ class Tail:
         count = MAX_BEFORE_FAILURE - 1
         raw = before.rsplit(b"\n", count + 1)[-count - 1 : -1]
         first = self.line_count + before.count(b"\n") - len(raw) + 1
-        lines = _numbered(raw, first)
-        earlier = self._last_lines()[len(lines) - count :] if len(lines) < count else []
+        lines = _number_lines(raw, first)
+        missing = count - len(lines)
+        earlier = self._last_lines()[-missing:] if missing > 0 else []
         self.before_failure = earlier + lines
 
     def _last_lines(self) -> list[OutputLine]:
-        raw = self._kept.split(b"\n")[:-1]
-        if not self.is_all and len(raw) > 1:  # the first one is cut
-            del raw[0]
-        elif not self.is_all:
-            raw = [_CUT_MARK + each for each in raw]
+        raw = self._bytes.split(b"\n")[:-1]
+        if not self.is_all:  # the first line is cut
+            raw = raw[1:] or [_CUT_MARK + raw[0]]
         raw = raw[-MAX_TAIL_LINES:]
-        return _numbered(raw, self.line_count - len(raw) + 1)
+        return _number_lines(raw, self.line_count - len(raw) + 1)
 
 
-def _numbered(raw: Sequence[bytes], first: int) -> list[OutputLine]:
+def _number_lines(raw: Sequence[bytes], first: int) -> list[OutputLine]:
     """Return lines as they are shown.
 
     Args:
         raw: the lines.
         first: the number of the first one.
     """
-    return [OutputLine(number, clean(each)) for number, each in enumerate(raw, first)]
+    return [OutputLine(number, clean(line)) for number, line in enumerate(raw, first)]
 
 
 @contextmanager
 def open_log(path: str | os.PathLike[str]) -> Iterator[Iterator[bytes]]:
-    """Open a log and yield its content in chunks, as `chunks_of` does; the text `-` is stdin.
+    """Open a log and yield its content as `chunks_of` does; the text `-` is stdin.
 
     Raises:
         LogError: The file doesn't exist, is a folder, or can't be read.
@@ -236,24 +223,18 @@ def open_log(path: str | os.PathLike[str]) -> Iterator[Iterator[bytes]]:
     where = os.fspath(path)
     try:
         status = os.stat(path)
-        is_null = (
-            stat.S_ISCHR(status.st_mode)
-            and status.st_rdev == os.stat(os.devnull).st_rdev
-        )
+        is_device = stat.S_ISCHR(status.st_mode)
+        is_null = is_device and status.st_rdev == os.stat(os.devnull).st_rdev
         is_pipe = stat.S_ISFIFO(status.st_mode)
         name = name_of_special_file(status.st_mode)
         if name is not None and not is_null and not is_pipe:  # a device may have no end
             raise LogError(f"{where}: is {name} and not a file; {_RIGHT}")
+        # If a pipe takes the file's place only now, opening it must not wait for ever.
         wait = 0 if is_pipe else getattr(os, "O_NONBLOCK", 0)
-        with open(
-            path,
-            "rb",
-            buffering=0,
-            opener=lambda name, flags: os.open(name, flags | wait),
-        ) as file:
-            yield chunks_of(
-                file, name=where, most=max(status.st_size, MAX_STREAM_BYTES)
-            )
+        opener = lambda name, flags: os.open(name, flags | wait)  # noqa: E731 - brief
+        with open(path, "rb", buffering=0, opener=opener) as file:
+            most = max(status.st_size, MAX_STREAM_BYTES)
+            yield chunks_of(file, name=where, most=most)
     except (OSError, ValueError) as error:
         raise LogError(f"{shown(where)}: {why_unread(error)}; {_RIGHT}") from None
 
@@ -261,7 +242,7 @@ def open_log(path: str | os.PathLike[str]) -> Iterator[Iterator[bytes]]:
 def chunks_of(
     file: BinaryIO, *, name: str = "the log", most: float = math.inf
 ) -> Iterator[bytes]:
-    """Yield a file's content in chunks; text with a byte order mark becomes UTF-8 without it.
+    """Yield a file's content in chunks, as UTF-8 where a byte order mark tells how.
 
     Args:
         file: is read to its end.
@@ -272,28 +253,26 @@ def chunks_of(
         LogError: it has more.
     """
     first = b""
-    while len(first) < 4 and (
-        more := file.read(4 - len(first))
-    ):  # a pipe may bring less at once
+    # A pipe may bring fewer bytes at once than a byte order mark has.
+    while len(first) < 4 and (more := file.read(4 - len(first))):
         first += more
-    mark, encoding = next(
-        ((mark, name) for mark, name in _BYTE_ORDER_MARKS if first.startswith(mark)),
-        (b"", None),
-    )
-    decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
-    piece = first[len(mark) :]
-    while piece or (piece := file.read(CHUNK_BYTES)):
+    decoder = None
+    for mark, encoding in _BYTE_ORDER_MARKS:
+        if first.startswith(mark):
+            first = first.removeprefix(mark)
+            if encoding is not None:
+                decoder = codecs.getincrementaldecoder(encoding)("replace")
+            break
+    piece = first or file.read(CHUNK_BYTES)
+    while piece:
         most -= len(piece)
         if most < 0:
-            raise LogError(
-                f"{name}: it doesn't end; give a file, or the end of it by tail -c 1G"
-            )
-        yield (
-            piece
-            if decoder is None
-            else decoder.decode(piece).encode("utf-8", "replace")
-        )
-        piece = b""
+            right = "give a file, or the end of it by tail -c 1G"
+            raise LogError(f"{name}: it doesn't end; {right}")
+        if decoder is not None:
+            piece = decoder.decode(piece).encode("utf-8", "replace")
+        yield piece
+        piece = file.read(CHUNK_BYTES)
     if decoder is not None:
         yield decoder.decode(b"", final=True).encode("utf-8", "replace")
 
@@ -309,7 +288,7 @@ def read_log(chunks: Iterable[bytes], *readers: Reader) -> Tail:
     tail = Tail()
     # NULs are in UTF-16 without a byte order mark.
     blocks = (block.replace(b"\x00", b"") for block in _whole_lines(chunks))
-    for block in without_prefixes(blocks):
+    for block in remove_prefixes(blocks):
         _read_block(block, tail, readers)
         tail.add(block)
     return tail
@@ -327,14 +306,15 @@ def _read_block(block: bytes, tail: Tail, readers: Sequence[Reader]) -> None:
     number = tail.line_count + 1
     position = 1  # of the next line, which has this number
     left = max(len(block) // BYTES_A_LINE, MAX_FIRST_LINES) * len(readers)
-    found = _lines_that_matter(text, position)
-    start, stop = next(found)
+    spans = _find_lines_that_matter(text, position)
+    start, stop = next(spans)
     while True:
-        wanting = [reader for reader in readers if reader.wants_all]
+        wanting: Sequence[Reader] = [reader for reader in readers if reader.wants_all]
         if position == start or not wanting:
+            # All readers get a line that matters, and what is before it is skipped.
             number += text.count(b"\n", position, start)
-            position, end, wanting = start, stop, list(readers)
-            start, stop = next(found)
+            position, end, wanting = start, stop, readers
+            start, stop = next(spans)
         else:
             end = text.find(b"\n", position)
         if position >= len(text):
@@ -349,32 +329,33 @@ def _read_block(block: bytes, tail: Tail, readers: Sequence[Reader]) -> None:
         position = end + 1
         left -= len(wanting)
         if left <= 0:
+            # Repetitions fill this block: go on with its end.
             left = MAX_LAST_LINES * len(readers)
-            last = _start_of_last_lines(text, position)
+            last = _find_last_lines(text, position)
             number += text.count(b"\n", position, last)
             position = last
-            found = _lines_that_matter(text, position)
-            start, stop = next(found)
+            spans = _find_lines_that_matter(text, position)
+            start, stop = next(spans)
 
 
-def _lines_that_matter(text: bytes, position: int) -> Iterator[tuple[int, int]]:
-    """Yield where lines begin and end that matter, and then, for ever, the end of the text.
+def _find_lines_that_matter(text: bytes, position: int) -> Iterator[tuple[int, int]]:
+    """Yield where lines that matter begin and end, then the end of the text for ever.
 
     Args:
         text: begins and ends with a newline.
         position: where to begin, at the start of a line.
     """
-    for found in _MATTERS.finditer(text, position - 1):
-        start = found.start()
+    for match in _MATTERS.finditer(text, position - 1):
+        start = match.start()
         if text[start] != _NEWLINE:
             start = text.rfind(b"\n", 0, start)
-        yield start + 1, found.end()
+        yield start + 1, match.end()
     while True:
         yield len(text), len(text)
 
 
-def _start_of_last_lines(text: bytes, position: int) -> int:
-    """Return where the last lines of a text begin, or a position if that is behind it."""
+def _find_last_lines(text: bytes, position: int) -> int:
+    """Return where the last lines of a text begin, but not before a position."""
     start = len(text) - 1
     for _ in range(MAX_LAST_LINES):
         start = text.rfind(b"\n", position, start)
@@ -391,11 +372,10 @@ def clean(raw: bytes) -> str:
 
 def _text_of(raw: bytes) -> str:
     """Decode what is shown of a line, and remove its colours and timestamp."""
-    if len(raw) > MAX_LINE_BYTES:
-        raw = _cut(raw)
-    text = raw.decode("utf-8", "replace")
+    text = _cut(raw).decode("utf-8", "replace")
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
+    # Most lines have no timestamp, and its pattern is slow to say so.
     if text[:1] in _FIRST_OF_STAMP or "\t" in text:
         stamp = _STAMP.match(text)
         if stamp is not None:
@@ -404,22 +384,24 @@ def _text_of(raw: bytes) -> str:
 
 
 def _cut(raw: bytes) -> bytes:
-    """Return the ends of a line that is too long, with a mark between them."""
+    """Return a line, and of one that is too long its ends, with a mark between them."""
     if len(raw) <= MAX_LINE_BYTES:
         return raw
     return raw[:_HALF] + _CUT_MARK + raw[-_HALF:]
 
 
 def _shown_part(raw: bytes) -> bytes:
-    """Return what a terminal shows of a line in the end: after its last carriage return.
+    """Return the part of a line after its last carriage return.
 
     Progress bars overwrite their states in this way, and Travis CI its own marks.
     """
-    return raw.rstrip(b"\r").rpartition(b"\r")[2] if b"\r" in raw else raw
+    if b"\r" not in raw:
+        return raw
+    return raw.rstrip(b"\r").rpartition(b"\r")[2]
 
 
 def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield big pieces that end with a newline; the middle of a very long line is dropped."""
+    """Yield big pieces that end with a newline; cut the middle of very long lines."""
     carried = b""
     for chunk in _big_chunks(chunks):
         end = chunk.rfind(b"\n") + 1
@@ -456,8 +438,8 @@ def find_marker(
     """Return the reason of the last marker in a failed task's output.
 
     Args:
-        text_or_path: The output, or the path of a file with it. A `str` is always the output; a
-            path is a `pathlib.Path` or another `os.PathLike`.
+        text_or_path: The output, or the path of a file with it. A `str` is always the
+            output; a path is a `pathlib.Path` or another `os.PathLike`.
         known: Reasons that are valid besides `MAX_TURNS`, `TEST_FAILURE` and `UNKNOWN`.
 
     Returns:
@@ -480,8 +462,9 @@ def marker_in(text_or_path: str | os.PathLike[str]) -> str | None:
         return last_marker(chunks_of_text(text_or_path))
     if not isinstance(text_or_path, os.PathLike):
         raise TypeError(
-            f"a marker is looked for in a str or in a file, not in {type(text_or_path).__name__}; "
-            "decode bytes to a str, or give the file as a pathlib.Path"
+            "a marker is looked for in a str or in a file, not in "
+            f"{type(text_or_path).__name__}; decode bytes to a str, or give the file "
+            "as a pathlib.Path"
         )
     with open_log(text_or_path) as chunks:
         return last_marker(chunks)

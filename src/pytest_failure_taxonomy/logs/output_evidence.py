@@ -1,8 +1,8 @@
 """Turn what pytest printed into the evidence that the judge takes.
 
-A failure stands in several places: the short summary has the node id and the first line
-of the message, the sections have the rest. The lines of `-v` and the letters of the
-progress are all there is if pytest died, or was told to print neither.
+A failure is printed in several places: the short summary has the node id and the first
+line of the message, the sections have the rest. The lines of `-v` and the letters of
+the progress are all there is if pytest died, or an option turned off both.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pytest_failure_taxonomy.logs.output_readers import (
 )
 from pytest_failure_taxonomy.logs.printed_exceptions import (
     Surroundings,
-    below_pytest,
     describe,
+    describe_error,
     describe_words,
-    location_of,
-    type_and_words,
-    words_of_error,
+    drop_callers_of_pytest,
+    find_location,
+    split_message,
 )
 from pytest_failure_taxonomy.logs.printed_tracebacks import (
     PrintedException,
@@ -52,9 +52,9 @@ _CTRL_C: Final = 130
 _PYTESTS_CODES: Final = range(1, 7)
 """Exit codes with which pytest itself ends in red."""
 _STOPPING: Final = ("stopping after ", "session-timeout:")
-"""How the reasons begin with which pytest and pytest-timeout set `session.shouldfail`."""
+"""How pytest and pytest-timeout begin the reasons in `session.shouldfail`."""
 _GATE: Final = ("the gate of bench ", "bench ")
-"""How the reasons begin with which a bench sets it."""
+"""How a bench begins them."""
 _COLLECT: Final = "collect"
 _CUT_ERROR: Final = (
     "an error ended pytest before any test, and the text is cut before it"
@@ -70,7 +70,7 @@ _MAX_SHOWN: Final = 6
 def evidence_of_output(
     out: PytestOutput, code: int | None, stage: Stage, *, may_be_cut: bool = False
 ) -> ev.RunEvidence:
-    """Return the evidence that the recorder would have left of the run that printed this.
+    """Return the evidence that the recorder would have left of the same run.
 
     Args:
         out: what was read of the output.
@@ -81,10 +81,12 @@ def evidence_of_output(
     errors = tuple(_errors(out, code))
     interruptions = tuple(_interruptions(out, code))
     should_fail = _first_reason(out, _STOPPING)
+    # All of these come after the tests, so pytest did not die in one of them.
     finished = any((out.last_line, errors, interruptions, should_fail))
     if out.header is None:  # with -q
         finished = finished or out.is_complete or out.has_summary
-    finished = finished or (may_be_cut and is_cut(out, code))
+    if may_be_cut and is_cut(out, code):
+        finished = True
     counts = _counts(out)
     failures = _test_failures(out, counts)
     run = ev.RunEvidence(
@@ -94,7 +96,7 @@ def evidence_of_output(
         exit=ev.ProcessExit(code=None, source="log"),
         should_fail=should_fail,
         gate=_first_reason(out, _GATE),
-        coverage=_coverage(out),
+        coverage=out.coverage,
         counts=counts,
         failures=failures,
         collection_failures=_collection_failures(out),
@@ -114,9 +116,10 @@ def is_cut(out: PytestOutput, code: int | None) -> bool:
         out: what was read of the text.
         code: the exit code, where it is known; pytest's own say of no death.
     """
-    died = out.fatal or out.killed_by_plugin or out.faulthandler
-    is_pytests = code is None or code in _PYTESTS_CODES
-    return died is None and is_pytests and out.last_line is None
+    death = out.fatal or out.killed_by_plugin or out.faulthandler
+    if death is not None or out.last_line is not None:
+        return False
+    return code is None or code in _PYTESTS_CODES
 
 
 def _first_reason(out: PytestOutput, beginnings: tuple[str, ...]) -> str:
@@ -128,38 +131,27 @@ def _first_reason(out: PytestOutput, beginnings: tuple[str, ...]) -> str:
 
 
 def _mismatch(out: PytestOutput) -> CollectionMismatch | None:
-    """Return how xdist's workers disagree about the tests, by the difference that it prints."""
+    """Return how xdist's workers disagree about the tests, by its printed diff."""
     if not out.mismatch_lines:
         return None
     head, *lines = out.mismatch_lines
     workers = pattern("mismatch").match(head.text)
+    assert workers is not None  # noqa: S101 - the reader has begun with this line
     first: list[str] = []
     other: list[str] = []
     for line in lines:
-        sign, nodeid = line.text[:1], line.text[1:].strip()
-        if "::" not in nodeid or sign not in ("-", "+", " "):
+        sign = line.text[:1]
+        nodeid = line.text[1:].strip()
+        if "::" not in nodeid or sign not in "-+ ":
             continue
         if sign != "+":
             first.append(nodeid)
         if sign != "-":
             other.append(nodeid)
-    if workers is None:
-        return None
     variant = compare_collections(first, other, (workers["other"],))
     return CollectionMismatch(
         workers=(workers["first"],), tests=len(first), variants=(variant,)
     )
-
-
-def _coverage(out: PytestOutput) -> str:
-    """Return a sentence if pytest-cov says that it measured too little, in the live run's words."""
-    if out.coverage is None:
-        return ""
-    match = pattern("coverage_failed").match(out.coverage.text)
-    if match is None:
-        return ""
-    total, required = match["total"], float(match["required"])
-    return f"coverage {total} % is below the required {required:g} %"
 
 
 def _counts(out: PytestOutput) -> ev.Counts:
@@ -169,19 +161,20 @@ def _counts(out: PytestOutput) -> ev.Counts:
     last = out.last_line.text if out.last_line else ""
     for number, word in pattern("count").findall(last):
         if word in names:
-            name = names[word]
-            counts[name] += int(number[:9])
+            counts[names[word]] += int(number[:9])  # a hostile one is of any length
     collected = (out.collected or 0) - counts["deselected"]
     return ev.Counts(collected=max(0, collected), **counts)
 
 
 def _exit(out: PytestOutput, run: ev.RunEvidence, code: int | None) -> ev.ProcessExit:
-    """Return how the process ended: by its exit code if that is known, else its output."""
+    """Return how the process ended, by its exit code or else by its output."""
     limits = () if run.finished else tuple(_limits(out))
     if code is not None:
-        # GNU timeout exits with 124 after it has sent SIGTERM to its command.
-        by_timeout = code == TIMEOUT_EXIT_CODE
-        signal = "SIGTERM" if by_timeout else signal_of_exit_code(code)
+        signal = signal_of_exit_code(code)
+        sender = None
+        if code == TIMEOUT_EXIT_CODE:
+            # GNU timeout exits with 124 after it has sent SIGTERM to its command.
+            signal, sender = "SIGTERM", "timeout"
         session_code = None
         if run.finished and signal is not None:
             session_code = _session_code(out, run)
@@ -190,7 +183,7 @@ def _exit(out: PytestOutput, run: ev.RunEvidence, code: int | None) -> ev.Proces
             source="exit code",
             observed=True,
             signal=signal,
-            sender="timeout" if by_timeout else None,
+            sender=sender,
             session_code=session_code,
             limits=limits,
         )
@@ -206,21 +199,21 @@ def _exit(out: PytestOutput, run: ev.RunEvidence, code: int | None) -> ev.Proces
 
 
 def _limits(out: PytestOutput) -> Iterator[ev.TimeLimit]:
-    """Yield the time limits of a test that ended pytest: they print stacks, then nothing."""
+    """Yield the limits of a test that ended pytest: they print stacks, then nothing."""
     nodeid = out.running.subject if out.running else ""
     if out.killed_by_plugin is not None:
         yield _plugin_limit(out, nodeid)
     if out.faulthandler is not None:
         seconds = float(out.faulthandler.text)
-        yield _used_up("faulthandler_timeout", seconds, nodeid)
+        yield _exceeded_limit("faulthandler_timeout", seconds, nodeid)
 
 
 def _plugin_limit(out: PytestOutput, nodeid: str | None) -> ev.TimeLimit:
     seconds = out.time_limit_seconds or 1.0
-    return _used_up("pytest-timeout (thread)", seconds, nodeid)
+    return _exceeded_limit("pytest-timeout (thread)", seconds, nodeid)
 
 
-def _used_up(owner: str, seconds: float, nodeid: str | None) -> ev.TimeLimit:
+def _exceeded_limit(owner: str, seconds: float, nodeid: str | None) -> ev.TimeLimit:
     return ev.TimeLimit(
         owner=owner,
         budget_seconds=seconds,
@@ -230,26 +223,26 @@ def _used_up(owner: str, seconds: float, nodeid: str | None) -> ev.TimeLimit:
 
 
 def _errors(out: PytestOutput, code: int | None) -> Iterator[ev.RunError]:
-    """Yield what went wrong outside of the tests; what pytest met first hides the rest."""
+    """Yield the errors outside of the tests; the first that pytest met hides others."""
     around = Surroundings(out.rootdir)
     for lines in out.internal:
         chain = _chain_of(lines, _INTERNAL)
-        yield _run_error("internal", chain, around, _text(lines))
+        yield _run_error("internal", chain, around, traceback=_text(lines))
     if out.conftest is not None:
+        # pytest loads conftest files first, and ends if one of them can't be loaded.
         yield _conftest_error(out, out.conftest)
         return
-    of_plugins = [error.text for error in out.errors if error.status == "plugin"]
-    yield from map(_plugin_error, of_plugins)
-    if of_plugins:
+    plugin_errors = [error.text for error in out.errors if error.status == "plugin"]
+    if plugin_errors:
+        yield from map(_plugin_error, plugin_errors)
         return
     if out.raw_error is not None and not _is_raw_interrupt(out):
         first, *others = _chain_of(out.traceback)
-        chain = (below_pytest(first, around), *others)
-        yield _run_error("plugin", chain, around, _text(out.traceback))
+        chain = (drop_callers_of_pytest(first, around), *others)
+        yield _run_error("plugin", chain, around, traceback=_text(out.traceback))
     elif out.ends_in_own_traceback:
-        yield ev.RunError(
-            origin="plugin", message=_CUT_ERROR, traceback=_text(out.traceback)
-        )
+        traceback = _text(out.traceback)
+        yield ev.RunError(origin="plugin", message=_CUT_ERROR, traceback=traceback)
     if not out.results:
         yield from _usage_errors(out, code)
 
@@ -268,9 +261,8 @@ def _conftest_error(out: PytestOutput, conftest: Noted) -> ev.RunError:
 
 
 def _plugin_error(message: str) -> ev.RunError:
-    missing = pattern("missing_module").search(message)
     raised = None
-    if missing is not None:
+    if missing := pattern("missing_module").search(message):
         raised = describe_words(f"ModuleNotFoundError: {missing[0]}")
     return ev.RunError(origin="plugin", message=message, exception=raised)
 
@@ -282,6 +274,7 @@ def _usage_errors(out: PytestOutput, code: int | None) -> Iterator[ev.RunError]:
     """
     is_pytests = code == 4 and out.is_seen
     errors = [error for error in out.errors if is_pytests or error.status == "usage"]
+    # pytest ends at the first, so what looks like one before it is another program's.
     for error in errors[-1:]:
         detail = out.usage_details[0].text if out.usage_details else ""
         message = error.text or detail or error.line.text
@@ -302,13 +295,14 @@ def _run_error(
     origin: ev.ErrorOrigin,
     chain: Sequence[PrintedException],
     around: Surroundings,
+    *,
     traceback: str | None = None,
     loaded: str = "",
 ) -> ev.RunError:
     """Return an error outside of the tests, in the words of the live run."""
     return ev.RunError(
         origin=origin,
-        message=words_of_error(chain, around, loaded),
+        message=describe_error(chain, around, loaded),
         traceback=traceback,
         exception=describe(chain, around),
     )
@@ -325,26 +319,26 @@ def _is_raw_interrupt(out: PytestOutput) -> bool:
 
 def _interruptions(out: PytestOutput, code: int | None) -> Iterator[ev.Interruption]:
     for bang in out.bangs:
-        title = bang.text
-        message = title.partition(": ")[2]
-        if title == _KEYBOARD:
-            yield ev.Interruption(exception="KeyboardInterrupt", message=title)
-        elif title == _EXIT or title.startswith(f"{_EXIT}: "):
+        exception, _, message = bang.text.partition(": ")
+        if bang.text == _KEYBOARD:
+            yield ev.Interruption(exception=_KEYBOARD, message=_KEYBOARD)
+        elif exception == _EXIT:
             yield ev.Interruption(exception="Exit", message=message)
-        elif "Interrupted: " in title:
+        elif "Interrupted: " in bang.text:
             yield ev.Interruption(exception="Interrupted", message=message)
     # That exit code says the same.
     if code != _CTRL_C and _is_raw_interrupt(out):
-        yield ev.Interruption(exception="KeyboardInterrupt", message=_KEYBOARD)
+        yield ev.Interruption(exception=_KEYBOARD, message=_KEYBOARD)
 
 
 def _session_code(out: PytestOutput, run: ev.RunEvidence) -> int | None:
     """Return the exit code of a pytest that printed this."""
     counts = run.counts
     origins = {error.origin for error in run.errors}
+    if "internal" in origins:
+        return 3
     if origins:
-        is_usage = bool(origins & {"usage", "conftest"})
-        return 3 if "internal" in origins else 4 if is_usage else 1
+        return 1 if origins == {"plugin"} else 4
     if run.interruptions:
         exceptions = {interruption.exception for interruption in run.interruptions}
         # That of `pytest.exit` is an argument of it.
@@ -366,9 +360,8 @@ def _session_code(out: PytestOutput, run: ev.RunEvidence) -> int | None:
     if out.too_many_warnings is not None:
         return 6
     last = out.last_line
-    if last is None or pattern("only_collected").search(last.text):
-        return 0
-    return 0 if counts.ran or counts.skipped else 5
+    wants_tests = last is not None and not pattern("only_collected").search(last.text)
+    return 5 if wants_tests and not counts.ran and not counts.skipped else 0
 
 
 def _in_flight(out: PytestOutput) -> tuple[ev.InFlightTest, ...]:
@@ -420,65 +413,64 @@ def _test_failures(out: PytestOutput, counts: ev.Counts) -> tuple[ev.TestFailure
     failures = _named_failures(out)
     letters = Counter("".join(noted.text for noted in out.letters))
     failed = counts.failed
-    if not failed and not failures and not counts.errors:
-        failed = letters["F"]
     errors = counts.errors - out.collection_error_count
+    # Without a last line, and without names, the letters are all that there is.
     if not counts.errors:
+        if not failed and not failures:
+            failed = letters["F"]
         is_counted = out.last_line is not None or out.has_summary
         errors = 0 if is_counted else letters["E"]
     in_calls = sum(failure.phase == "call" for failure in failures)
     named_errors = len(failures) - in_calls
     if not out.collection_error_count:
         # xdist counts files that fail on its workers as errors.
-        files = sum(_is_of_file(result) for result in out.results)
+        files = sum(_is_about_file(result) for result in out.results)
         blocks = sum(block.phase == _COLLECT for block in out.blocks)
         named_errors += max(files, blocks)
-    failures += _unnamed("call", failed - in_calls)
-    failures += _unnamed("setup", errors - named_errors)
-    return tuple(_in_order(failures, out))
+    failures += _repeat_unnamed("call", failed - in_calls)
+    failures += _repeat_unnamed("setup", errors - named_errors)
+    return tuple(_sort_by_progress(failures, out))
 
 
 def _named_failures(out: PytestOutput) -> list[ev.TestFailure]:
     blocks = _Blocks(list)
+    # Tests of several files can have the same title: the first printed is taken first.
     for block in reversed(out.blocks):
         name = block.crash[1] if block.crash else block.name
         blocks[block.phase, name].append(block)
-    results = [_of_result(noted, blocks, out) for noted in out.results]
+    results = [_read_result(noted, blocks, out) for noted in out.results]
     failures = [failure for failure in results if failure is not None]
     if not out.has_summary:
         for (phase, _), remaining in blocks.items():
             if phase != _COLLECT:
-                failures += [_of_block(block, out) for block in reversed(remaining)]
+                failures += [_read_block(block, out) for block in reversed(remaining)]
     if not failures:
-        failures += [_of_verbose(noted, out) for noted in out.verbose]
+        failures += [_read_verbose(noted, out) for noted in out.verbose]
     if not out.has_summary and not out.blocks:
-        for worker in out.lost.without_name():
-            failures.append(_of_crash(worker, ""))
+        failures += [_make_crash(worker, "") for worker in out.lost.find_unnamed()]
     return failures
 
 
-def _is_of_file(noted: Noted) -> bool:
+def _is_about_file(noted: Noted) -> bool:
     """Tell whether a result is of a file that could not be collected."""
     return noted.status == "ERROR" and "::" not in noted.subject
 
 
-def _is_of_collection(noted: Noted, out: PytestOutput) -> bool:
-    """Tell whether a result is of a file, a class or a function that could not be collected."""
-    if _is_of_file(noted):
-        return True
+def _is_about_collection(noted: Noted, out: PytestOutput) -> bool:
+    """Tell whether a result is of a file, class or function that wasn't collected."""
     if noted.status != "ERROR" or not out.collection_error_count:
-        return False
+        return _is_about_file(noted)
     name = _name_in_title(noted)
-    return all(block.name != name for block in out.blocks)
+    return _is_about_file(noted) or all(block.name != name for block in out.blocks)
 
 
-def _in_order(
+def _sort_by_progress(
     failures: list[ev.TestFailure], out: PytestOutput
 ) -> list[ev.TestFailure]:
     """Sort failures and errors by their letters in the progress, if it shows all."""
     progress = "".join(noted.text for noted in out.letters)
     letters = [letter for letter in progress if letter in "FE"]
-    if not letters:
+    if not letters:  # with -v a word stands for each letter
         letters = [noted.status[0] for noted in out.verbose]
     failed = [failure for failure in failures if failure.phase == "call"]
     errors = [failure for failure in failures if failure.phase != "call"]
@@ -491,23 +483,25 @@ def _in_order(
 def _collection_failures(out: PytestOutput) -> tuple[ev.CollectionFailure, ...]:
     """Return what could not be collected, once even if several workers name it."""
     failures: dict[str, ev.CollectionFailure] = {}
-    results = [noted for noted in out.results if _is_of_collection(noted, out)]
+    results = [noted for noted in out.results if _is_about_collection(noted, out)]
     # The title of a class or a function that can't be collected names its file alone.
     nodes = {noted.subject.partition("::")[0]: noted.subject for noted in results}
     for block in out.blocks:
-        if block.phase == _COLLECT:
-            around = Surroundings(
-                out.rootdir, block.name.partition("::")[0], is_collection=True
-            )
-            raised = describe(block.chain, around)
-            nodeid = nodes.get(block.name, block.name) or _file_to_collect(block)
-            failure = ev.CollectionFailure(
+        if block.phase != _COLLECT:
+            continue
+        file = block.name.partition("::")[0]
+        around = Surroundings(out.rootdir, file, is_collection=True)
+        raised = describe(block.chain, around)
+        nodeid = nodes.get(block.name, block.name) or _find_collected_file(block)
+        failures.setdefault(
+            nodeid,
+            ev.CollectionFailure(
                 nodeid=nodeid,
                 message=f"{raised.type}: {raised.message}" if raised else block.message,
                 exception=raised,
-                location=location_of(block.chain, around),
-            )
-            failures.setdefault(nodeid, failure)
+                location=find_location(block.chain, around),
+            ),
+        )
     for noted in results:
         failure = ev.CollectionFailure(
             nodeid=noted.subject,
@@ -520,8 +514,8 @@ def _collection_failures(out: PytestOutput) -> tuple[ev.CollectionFailure, ...]:
     return (*failures.values(), *[nameless] * unnamed)
 
 
-def _file_to_collect(block: Block) -> str:
-    """Return the path that pytest names of a file that it can't collect; empty for none."""
+def _find_collected_file(block: Block) -> str:
+    """Return the path that pytest names of a file that it can't collect, if it does."""
     wanted = "test file we want to collect:"
     for line, following in pairwise(block.plain):
         if line.endswith(wanted):
@@ -529,19 +523,19 @@ def _file_to_collect(block: Block) -> str:
     return ""
 
 
-def _of_result(
+def _read_result(
     noted: Noted, blocks: _Blocks, out: PytestOutput
 ) -> ev.TestFailure | None:
     """Return the failure of a line of the short summary and its block."""
     nodeid, name = noted.subject, _name_in_title(noted)
     if noted.status == "ERROR":
-        if blocks.take(_COLLECT, nodeid) is not None or _is_of_collection(noted, out):
+        block = blocks.take(_COLLECT, nodeid)
+        if block is not None or _is_about_collection(noted, out):
             return None
         phase: ev.Phase = "setup"
         block = blocks.take("setup", name)
-        if block is None:
-            block = blocks.take("teardown", name)
-            phase = "teardown" if block else "setup"
+        if block is None and (block := blocks.take("teardown", name)):
+            phase = "teardown"
         return _make_failure(nodeid, phase, noted.text, block, out)
     match = pattern("crashed").match(noted.text)
     worker = match[1] if match else ""
@@ -549,13 +543,13 @@ def _of_result(
         if crash.text == nodeid:
             worker = crash.subject
     if worker:
-        blocks.take("call", nodeid)
-        return _of_crash(worker, nodeid)
+        blocks.take("call", nodeid)  # or it would be counted once more
+        return _make_crash(worker, nodeid)
     block = blocks.take("call", name)
     return _make_failure(nodeid, "call", noted.text, block, out)
 
 
-def _of_crash(worker: str, nodeid: str) -> ev.TestFailure:
+def _make_crash(worker: str, nodeid: str) -> ev.TestFailure:
     """Return the failure of a test whose worker was lost; the test may be unknown."""
     test = f"'{nodeid}'" if nodeid else "a test"
     return ev.TestFailure(
@@ -580,7 +574,7 @@ def _name_in_title(noted: Noted) -> str:
 def _make_failure(
     nodeid: str, phase: ev.Phase, message: str, block: Block | None, out: PytestOutput
 ) -> ev.TestFailure:
-    raised = place = None
+    place = None
     if block is None:
         raised = describe_words(message)
     else:
@@ -593,10 +587,10 @@ def _make_failure(
             is_setup_or_teardown=phase != "call",
         )
         raised = describe(block.chain, around)
-        place = location_of(block.chain, around)
+        place = find_location(block.chain, around)
         if place is None and around.file:
             place = ev.Location(path=around.file, line=None)
-        message = block.message or message
+        message = block.message or message  # the summary cuts long ones
     if message.startswith("[XPASS(strict)]"):
         raised = None
     return ev.TestFailure(
@@ -608,12 +602,12 @@ def _make_failure(
     )
 
 
-def _of_block(block: Block, out: PytestOutput) -> ev.TestFailure:
+def _read_block(block: Block, out: PytestOutput) -> ev.TestFailure:
     """Return the failure of a block without a line in a summary; its id is a guess."""
     if block.crash is not None:
-        return _of_crash(*block.crash)
+        return _make_crash(*block.crash)
     nodeid = ""
-    place = location_of(block.chain, Surroundings(out.rootdir))
+    place = find_location(block.chain, Surroundings(out.rootdir))
     if place is not None and place.path:
         name = block.name.replace(".", "::")
         nodeid = f"{place.path}::{name}"
@@ -621,10 +615,11 @@ def _of_block(block: Block, out: PytestOutput) -> ev.TestFailure:
     return _make_failure(nodeid, phase, block.message, block, out)
 
 
-def _of_verbose(noted: Noted, out: PytestOutput) -> ev.TestFailure:
+def _read_verbose(noted: Noted, out: PytestOutput) -> ev.TestFailure:
     for crash in out.lost.crashes:
+        # xdist prints a crash as the test's failure.
         if crash.line == noted.line:
-            return _of_crash(crash.subject, crash.text)
+            return _make_crash(crash.subject, crash.text)
     return ev.TestFailure(
         nodeid=noted.subject,
         phase="call" if noted.status == "FAILED" else "setup",
@@ -632,7 +627,7 @@ def _of_verbose(noted: Noted, out: PytestOutput) -> ev.TestFailure:
     )
 
 
-def _unnamed(phase: ev.Phase, count: int) -> list[ev.TestFailure]:
+def _repeat_unnamed(phase: ev.Phase, count: int) -> list[ev.TestFailure]:
     """Return failures that are only counted."""
     failure = ev.TestFailure(nodeid="", phase=phase, message="failed")
     return [failure] * min(count, MAX_UNNAMED)
@@ -675,72 +670,53 @@ def output_of(
     )
 
 
-def _lines_of(*noted: Noted | None) -> tuple[ev.OutputLine, ...]:
-    return tuple(note.line for note in noted if note is not None)
+def _quote(*notes: Noted | None) -> tuple[ev.OutputLine, ...]:
+    return tuple(note.line for note in notes if note is not None)
 
 
-def _lines_of_failures(out: PytestOutput, *, are_files: bool) -> list[ev.OutputLine]:
-    """Return the decisive lines of the sections, of files or else of tests."""
-    lines: list[ev.OutputLine] = []
+def _quote_failures(out: PytestOutput, *, are_files: bool) -> tuple[ev.OutputLine, ...]:
+    """Return the lines of sections and short summary, of files or else of tests."""
+    lines: dict[ev.OutputLine, None] = {}
     for block in out.blocks:
         if (block.phase == _COLLECT) is not are_files:
             continue
-        lines.append(block.decisive)
-        is_cut = not type_and_words(block.message)[0]
-        if is_cut and block.marked is not None:
-            lines.append(block.marked)
-    return list(dict.fromkeys(lines))[:_MAX_SHOWN]
-
-
-def _lines_of_results(
-    out: PytestOutput, *, are_files: bool
-) -> tuple[ev.OutputLine, ...]:
-    """Return the lines of the short summary, of files or else of tests."""
+        lines[block.decisive] = None
+        names_exception = split_message(block.message)[0]
+        if not names_exception and block.marked is not None:
+            lines[block.marked] = None
     results = [
         result for result in out.results if ("::" not in result.subject) is are_files
     ]
-    return _lines_of(*results[:_MAX_SHOWN])
+    sections = list(lines)[:_MAX_SHOWN]
+    return (*sections, *_quote(*results[:_MAX_SHOWN]))
 
 
 def _lines_of_pytest(out: PytestOutput) -> Mapping[str, tuple[ev.OutputLine, ...]]:
     """Return the lines about one kind, or about all kinds that begin with a word."""
-    tests = (
-        *_lines_of_failures(out, are_files=False),
-        *_lines_of_results(out, are_files=False),
-    )
+    tests = _quote_failures(out, are_files=False)
     if not tests:
-        tests = (
-            *_lines_of(*out.verbose[:_MAX_SHOWN]),
-            *_lines_of(*out.letters[:_MAX_SHOWN]),
-        )
-    files = (
-        *_lines_of_failures(out, are_files=True),
-        *_lines_of_results(out, are_files=True),
-    )
-    stops = (*out.mismatch_lines[:3], *_lines_of(*out.bangs[-3:]))
-    others = _lines_of(
-        *out.errors,
-        out.conftest,
-        out.conftest
-        and Noted(line=out.conftest_traceback.chain[0].line or out.conftest.line),
-        out.raw_error,
-        *out.usage_details,
-    )
-    internal = [lines[-1] for lines in out.internal]
-    errors = (*internal[:3], *others[:10])
-    death = _lines_of(
+        tests = _quote(*out.verbose[:_MAX_SHOWN], *out.letters[:_MAX_SHOWN])
+    bangs = _quote(*out.bangs)
+    stops = (*out.mismatch_lines[:3], *bangs[-3:])
+    others = list(_quote(*out.errors, out.conftest))
+    if out.conftest is not None:
+        raised = out.conftest_traceback.chain[0]
+        others.append(raised.line or out.conftest.line)
+    others += _quote(out.raw_error, *out.usage_details)
+    internal = [lines[-1] for lines in out.internal[:3]]
+    errors = (*internal, *others[:10])
+    death = _quote(
         out.killed_by_plugin,
         out.faulthandler,
         out.fatal,
         out.running,
         out.job_exit_code,
     )
-    bangs = _lines_of(*out.bangs)
     return {
         "test.timeout": tests if out.blocks or out.results else death,
-        "warnings.exceeded": _lines_of(out.too_many_warnings),
+        "warnings.exceeded": _quote(out.too_many_warnings),
         "test": tests,
-        "collection": (*files, *stops),
+        "collection": (*_quote_failures(out, are_files=True), *stops),
         "interrupt": stops,
         "session": stops,
         "internal": errors,
@@ -748,8 +724,8 @@ def _lines_of_pytest(out: PytestOutput) -> Mapping[str, tuple[ev.OutputLine, ...
         "conftest": errors,
         "plugin": errors,
         "process": death,
-        "worker": _lines_of(*out.lost.nodes_down[:5], *out.lost.crashes[:5]),
-        "exit_status": _lines_of(out.job_exit_code),
+        "worker": _quote(*out.lost.nodes_down[:5], *out.lost.crashes[:5]),
+        "exit_status": _quote(out.job_exit_code),
         "tests": bangs,
         "bench": bangs,
     }

@@ -1,4 +1,4 @@
-"""Read what pytest prints. What it says is noted, and nothing is decided here."""
+"""Read and note what pytest prints; nothing is decided here."""
 
 from __future__ import annotations
 
@@ -40,31 +40,33 @@ class _Wordings:
     def __init__(self) -> None:
         table = packaged_table("output")["wordings"]
         self._sorts = {name: sort for sort, names in table.items() for name in names}
-        self._before = _one_of({**table["figures"], **table["errors"]})
+        self._before = _join_patterns(table["figures"] | table["errors"])
+        # Most lines have none of these: to look for a literal is quicker.
         self._within = {
-            name: literal_of(each) for name, each in table["within"].items()
+            name: literal_of(wording) for name, wording in table["within"].items()
         }
-        self._after = _one_of(table["ends"])
+        self._after = _join_patterns(table["ends"])
 
     def find(self, text: str) -> tuple[str, str, re.Match[str]] | None:
         """Return sort, name and match of the first wording that fits a line."""
-        found = self._before.match(text)
-        if found is None:
+        joined = self._before.match(text)
+        if joined is None:
             for name, literal in self._within.items():
                 if literal in text and (match := pattern(name).search(text)):
                     return "within", name, match
-            found = self._after.match(text)
-        if found is None:
+            joined = self._after.match(text)
+        if joined is None:
             return None
-        name = str(found.lastgroup)
+        # The groups of the pattern itself are numbered otherwise in the joined one.
+        name = str(joined.lastgroup)
         match = pattern(name).match(text)
         assert match is not None  # noqa: S101 - it is a part of what fits
         return self._sorts[name], name, match
 
 
-def _one_of(wordings: Mapping[str, str]) -> re.Pattern[str]:
+def _join_patterns(wordings: Mapping[str, str]) -> re.Pattern[str]:
     """Return one pattern for several, with a group for each."""
-    groups = [f"(?P<{name}>{each})" for name, each in wordings.items()]
+    groups = [f"(?P<{name}>{wording})" for name, wording in wordings.items()]
     return re.compile("|".join(groups))
 
 
@@ -113,7 +115,7 @@ class Block:
 
     @property
     def chain(self) -> tuple[PrintedException, ...]:
-        """What was raised, the exception itself first; pytest's words where that is all."""
+        """What was raised, the exception itself first, or else pytest's words."""
         first, *others = self._traceback.chain
         if not first.message and self.plain:
             first = replace(first, message="\n".join(self.plain).strip())
@@ -121,7 +123,7 @@ class Block:
 
     @property
     def decisive(self) -> OutputLine:
-        """The line to quote: the first of the message or of pytest's words, else the title."""
+        """The line to quote: the message's first, pytest's words, or else the title."""
         return self.chain[0].line or self._plain_line or self.marked or self.line
 
     @property
@@ -136,11 +138,10 @@ class Block:
 
     @property
     def is_telling(self) -> bool:
-        """Whether what it says is an exception, a failed line or what only pytest says."""
+        """Whether it has an exception, a failed line or words that only pytest has."""
         first = self.chain[0]
-        if is_telling(first.message):
-            return True
-        return self.marked is not None or bool(first.located_type)
+        has_place = self.marked is not None or bool(first.located_type)
+        return has_place or is_telling(first.message)
 
     @property
     def crash(self) -> tuple[str, str] | None:
@@ -153,7 +154,7 @@ class Block:
 
 MAX_CAPTURED_LINES: Final = 10
 MAX_CAPTURED: Final = 500
-"""Characters of a line of it that are kept."""
+"""Characters of such a line that are stored."""
 MAX_WORDS_AFTER: Final = 3
 """Lines of the message of an error outside of the sections, besides its first one."""
 MAX_NOTED: Final = 1_000
@@ -176,7 +177,7 @@ class Noted:
 
 
 def note(
-    kept: list[Noted],
+    notes: list[Noted],
     line: OutputLine,
     text: str = "",
     *,
@@ -184,15 +185,15 @@ def note(
     status: str = "",
 ) -> None:
     """Note what a line said, unless there are `MAX_NOTED` of its sort."""
-    if len(kept) < MAX_NOTED:
-        kept.append(Noted(line=line, text=text, subject=subject, status=status))
+    if len(notes) < MAX_NOTED:
+        notes.append(Noted(line=line, text=text, subject=subject, status=status))
 
 
 class LostWorkers:
     """The xdist workers that went down, and the tests that they were running.
 
-    The sections name worker and test. Without sections, the result of a worker's last test is
-    printed right after the line that says that the worker is down.
+    The sections name worker and test. Without sections, xdist prints the result of a
+    worker's last test right after the line that says that the worker is down.
     """
 
     def __init__(self) -> None:
@@ -201,13 +202,13 @@ class LostWorkers:
         self.crashes: list[Noted] = []
         """The subject is the worker, the text the test that it was running."""
         self.unnamed: list[Noted] = []
-        """The subject is a worker whose last test is known only by a letter of the progress."""
+        """The subject is a worker; of its last test only a letter is known."""
         self._last: str | None = None
 
     def feed_block(self, line: OutputLine) -> None:
         """Read a line of a failure's block."""
-        if found := pattern("crashed").match(line.text.rstrip()):
-            note(self.crashes, line, found[2], subject=found[1])
+        if crash := pattern("crashed").match(line.text.rstrip()):
+            note(self.crashes, line, crash[2], subject=crash[1])
 
     def feed_down(self, line: OutputLine, worker: str, why: str) -> None:
         """Note that a worker is down."""
@@ -217,7 +218,7 @@ class LostWorkers:
     def feed_failure(
         self, line: OutputLine, *, worker: str | None = None, nodeid: str = ""
     ) -> None:
-        """Note a failed test; the first one after a worker went down may be that worker's last.
+        """Note a failed test: after a worker went down, it may be that worker's last.
 
         Args:
             line: Where the result is.
@@ -232,9 +233,9 @@ class LostWorkers:
         elif not nodeid:
             note(self.unnamed, line, subject=last)
 
-    def without_name(self) -> list[str]:
+    def find_unnamed(self) -> list[str]:
         """Return the workers that went down with a test that is named nowhere."""
-        named = {noted.subject for noted in self.crashes}
+        named = {crash.subject for crash in self.crashes}
         return [noted.subject for noted in self.unnamed if noted.subject not in named]
 
 
@@ -290,8 +291,8 @@ class PytestOutput:
         self.killed_by_plugin: Noted | None = None
         self.faulthandler: Noted | None = None
         self.fatal: Noted | None = None
-        self.coverage: Noted | None = None
-        """What pytest-cov says of too little coverage."""
+        self.coverage = ""
+        """What pytest-cov says of too little coverage, in the live run's words."""
         self.traceback: list[OutputLine] = []
         """The last traceback outside the sections."""
         self.raw_error: Noted | None = None
@@ -331,9 +332,8 @@ class PytestOutput:
             self._note_internal_error(line)
         elif self._begin_piece(line):
             return
-        elif self._section == "summary" and (found := pattern("result").match(text)):
-            outcome, nodeid, message = found.groups()
-            note(self.results, line, message or "", subject=nodeid, status=outcome)
+        elif self._section == "summary" and (result := pattern("result").match(text)):
+            self._note_result(line, *result.groups())
         elif self._in_traceback:
             self._feed_traceback(line)
         elif self._in_conftest and self.conftest_traceback.feed(line):
@@ -361,8 +361,7 @@ class PytestOutput:
         if not title or not text.endswith(mark):
             return False
         if mark == "!":
-            is_banner = pattern("banner").match(title) is not None
-            self.is_seen = self.is_seen or is_banner
+            self.is_seen = self.is_seen or bool(pattern("banner").match(title))
             if self.is_seen:
                 note(self.bangs, line, title)
                 self._leave_section()
@@ -384,7 +383,7 @@ class PytestOutput:
         return True
 
     def _feed_mismatch(self, line: OutputLine) -> bool:
-        """Read how the workers of xdist disagree about the tests, down to the next title."""
+        """Read how xdist's workers disagree about the tests, down to the next title."""
         if self._in_mismatch:
             if len(self.mismatch_lines) < MAX_NOTED:
                 self.mismatch_lines.append(line)
@@ -395,66 +394,69 @@ class PytestOutput:
         return self._in_mismatch
 
     def _begin_piece(self, line: OutputLine) -> bool:
-        """Read a line that only pytest prints though no section was begun: of a copied piece.
+        """Read a line of a copied piece: only pytest prints it, but within a section.
 
         Return whether it was one.
         """
-        is_in_session = self.header is not None or self.last_line is not None
-        if is_in_session or self.conftest is not None or self._has_plugin_error:
+        if self.header or self.last_line or self.conftest or self._has_plugin_error:
             return False
         text = line.text.rstrip()
-        if found := pattern("block_title").match(text):
-            self._begin_block(found["title"], line)
-        elif found := pattern("import_failed").match(text):
-            self._begin_block(f"ERROR collecting {found['path']}", line)
+        if match := pattern("block_title").match(text):
+            self._begin_block(match["title"], line)
+        elif match := pattern("import_failed").match(text):
+            self._begin_block(f"ERROR collecting {match['path']}", line)
         elif text == "import file mismatch:":
             self._begin_block("ERROR collecting ", line)
             self._feed_block(line)
         elif text.startswith("E   "):
             self._begin_block("", line)
             self._feed_block(line)
-        elif found := pattern("loose_result").match(text):
-            outcome, nodeid, message = found.groups()
+        elif match := pattern("loose_result").match(text):
+            outcome, nodeid, message = match.groups()
             if "::" in nodeid or is_telling(message or ""):
                 self.has_pieces = True
-                note(self.results, line, message or "", subject=nodeid, status=outcome)
+                self._note_result(line, outcome, nodeid, message)
         else:
             return False
         return True
 
-    def take_pieces(self) -> bool:
-        """Take the pieces that were read for pytest's; return whether there are any.
+    def _note_result(
+        self, line: OutputLine, outcome: str, nodeid: str, message: str | None
+    ) -> None:
+        note(self.results, line, message or "", subject=nodeid, status=outcome)
+
+    def take_pieces(self) -> None:
+        """Take the pieces that were read for pytest's, if they say enough.
 
         A title alone can be anybody's, and so can a line that begins with an `E`.
         """
-        self.blocks = [block for block in self.blocks if block.is_telling]
-        is_own = bool(self.blocks or self.results)
-        self.is_seen = self.is_seen or is_own
-        return is_own
+        if self.has_pieces:
+            self.blocks = [block for block in self.blocks if block.is_telling]
+            self.is_seen = bool(self.blocks or self.results)
 
     def _begin_block(self, title: str, line: OutputLine) -> None:
         self.has_pieces = True
         self._in_piece = True
         self._section = "failures"
         self.wants_all = True
+        self._add_block(title, line)
+
+    def _add_block(self, title: str, line: OutputLine) -> None:
         self._block = Block(title, line)
         if len(self.blocks) < MAX_NOTED:
             self.blocks.append(self._block)
 
     def _begin_session(self, line: OutputLine) -> None:
-        # If stdout is a pipe, what pytest writes to stderr may come before the header.
-        if self.last_line is not None and _is_red(self.last_line):
-            self.earlier_red = copy(self)
-        is_first = self.header is None
-        errors = self.errors
-        raw_error = self.raw_error
-        traceback = self.traceback
+        earlier = copy(self)
+        if earlier.last_line is not None and _is_red(earlier.last_line):
+            self.earlier_red = earlier
         self._begin()
         self.header = line
-        if is_first:
-            self.errors = errors
-            self.raw_error = raw_error
-            self.traceback = traceback
+        if earlier.header is None:
+            # If stdout is a pipe, what goes to stderr may come before the header.
+            self.errors = earlier.errors
+            self.raw_error = earlier.raw_error
+            self.traceback = earlier.traceback
 
     def _end(self, line: OutputLine) -> None:
         self._leave_section()
@@ -487,9 +489,7 @@ class PytestOutput:
                 if self._block is not None:  # a separator within one traceback
                     self._block.add(line)
                 return
-            self._block = Block(title, line)
-            if len(self.blocks) < MAX_NOTED:
-                self.blocks.append(self._block)
+            self._add_block(title, line)
         elif self._block is not None:
             self._block.add(line)
             self.lost.feed_block(line)
@@ -498,12 +498,11 @@ class PytestOutput:
 
     def _note_internal_error(self, line: OutputLine) -> None:
         self.is_seen = True
-        last = self.internal[-1] if self.internal else [line]
-        goes_on = last[-1].number + 1 == line.number
         if self._internal_count == MAX_NOTED:
             return
         self._internal_count += 1
-        if goes_on and self.internal:
+        last = self.internal[-1] if self.internal else []
+        if last and last[-1].number + 1 == line.number:
             last.append(line)
         else:
             self.internal.append([line])
@@ -515,7 +514,8 @@ class PytestOutput:
             self.traceback.append(line)
         if "_pytest" in text or "pluggy" in text:
             self._is_of_pytest = True
-            self.is_seen = self.is_seen or _STARTING in text
+        if _STARTING in text:
+            self.is_seen = True
         if text.startswith(
             (" ", "Traceback ", "During handling", "The above exception")
         ):
@@ -525,8 +525,8 @@ class PytestOutput:
         if self._is_of_pytest and pattern("raised").match(text):
             self.is_seen = True
             self.raw_error = Noted(line=line, text=text)
-            if found := pattern("plugin_error").match(text):
-                self._note_error("plugin_error", line, found)
+            if match := pattern("plugin_error").match(text):
+                self._note_error("plugin_error", line, match)
 
     def _feed_words_of_error(self, line: OutputLine) -> None:
         """Read a further line of the message of an error that has ended pytest."""
@@ -541,101 +541,109 @@ class PytestOutput:
         if wording is None:
             self._feed_progress(line)
             return
-        sort, name, found = wording
+        sort, name, match = wording
         if sort == "within":
-            self._note_within(name, line, found)
+            self._note_within(name, line, match)
         elif sort == "errors":
-            self._note_error(name, line, found)
+            self._note_error(name, line, match)
         else:
-            self._note_figure(name, line, found)
+            self._note_figure(name, line, match)
 
-    def _note_error(self, name: str, line: OutputLine, found: re.Match[str]) -> None:
+    def _note_error(self, name: str, line: OutputLine, match: re.Match[str]) -> None:
         """Note an error of pytest's, or one that may be."""
-        if name == "usage_detail":
-            note(self.usage_details, line, found[1])
-        elif name == "any_error":
-            note(self.errors, line, found[1])
-        elif name == "usage":
-            self.is_seen = self.is_seen or "[file_or_dir]" in line.text
-            words = line.text.removeprefix("ERROR: ").strip()
-            if words.startswith("usage:"):
-                words = ""
-            note(self.errors, line, words, status="usage")
-        elif name == "plugin_error":
-            self.is_seen = True
-            self._has_plugin_error = True
-            note(self.errors, line, found[1], status="plugin")
-        else:
-            self.is_seen = True
-            self.conftest = Noted(line=line, text=found[1])
-            self.conftest_traceback = TracebackReader()
-            self._in_conftest = True
+        match name:
+            case "usage_detail":
+                note(self.usage_details, line, match[1])
+            case "any_error":
+                note(self.errors, line, match[1])
+            case "usage":
+                if "[file_or_dir]" in line.text:
+                    self.is_seen = True
+                words = line.text.removeprefix("ERROR: ").strip()
+                if words.startswith("usage:"):
+                    words = ""
+                note(self.errors, line, words, status="usage")
+            case "plugin_error":
+                self.is_seen = True
+                self._has_plugin_error = True
+                note(self.errors, line, match[1], status="plugin")
+            case "conftest":
+                self.is_seen = True
+                self.conftest = Noted(line=line, text=match[1])
+                self.conftest_traceback = TracebackReader()
+                self._in_conftest = True
 
-    def _note_figure(self, name: str, line: OutputLine, found: re.Match[str]) -> None:
+    def _note_figure(self, name: str, line: OutputLine, match: re.Match[str]) -> None:
         """Note how many tests were collected, a time limit, or how something ended."""
-        if name == "last_line":
-            self._end(line)
-        elif name == "collected":
-            self.is_seen = True
-            self.collected = int(found[1])
-            errors = pattern("collected_errors").search(found[2])
-            self.collection_error_count = int(errors[1]) if errors else 0
-        elif name == "rootdir":
-            self.rootdir = found[1]
-        elif name == "plugins":
-            self.plugins = found[1]
-        elif name == "coverage_failed":
-            self.is_seen = True
-            self.coverage = Noted(line=line, text=line.text)
-        elif name == "collected_on_workers":
-            self.collected = int(found[1])
-        elif name == "time_limit":
-            self.time_limit_seconds = float(found[1])
-        elif name == "job_exit_code":
-            code = next(filter(None, found.groups()))
-            self.job_exit_code = Noted(line=line, text=code)
-        elif self.last_line is None:
-            self.fatal = self.fatal or Noted(line=line, text=found[1])
+        match name:
+            case "last_line":
+                self._end(line)
+            case "collected":
+                self.is_seen = True
+                self.collected = int(match[1])
+                errors = pattern("collected_errors").search(match[2])
+                self.collection_error_count = int(errors[1]) if errors else 0
+            case "rootdir":
+                self.rootdir = match[1]
+            case "plugins":
+                self.plugins = match[1]
+            case "coverage_failed":
+                self.is_seen = True
+                total, required = match["total"], float(match["required"])
+                self.coverage = (
+                    f"coverage {total} % is below the required {required:g} %"
+                )
+            case "collected_on_workers":
+                self.collected = int(match[1])
+            case "time_limit":
+                self.time_limit_seconds = float(match[1])
+            case "job_exit_code":
+                code = next(filter(None, match.groups()))
+                self.job_exit_code = Noted(line=line, text=code)
+            case _ if self.last_line is None:  # a shell says of what it died
+                self.fatal = self.fatal or Noted(line=line, text=match[1])
 
-    def _note_within(self, name: str, line: OutputLine, found: re.Match[str]) -> None:
+    def _note_within(self, name: str, line: OutputLine, match: re.Match[str]) -> None:
         """Note what may come after results on the same line."""
         if name == "too_many_warnings":
             self.too_many_warnings = Noted(line=line)
             return
-        before = line._replace(text=line.text[: found.start()])
-        if name == "killed_by_plugin":
-            self.killed_by_plugin = self.killed_by_plugin or Noted(line=line)
-            self.is_seen = self.is_seen or "++ Timeout ++" in line.text
-            before = before._replace(text=before.text.rstrip("+ "))
-        elif name == "fatal":
-            self.fatal = Noted(line=line, text=found[1])
-        elif name == "faulthandler_limit":
-            hours, minutes, seconds = map(float, found.groups())
-            limit_seconds = hours * 3_600 + minutes * 60 + seconds
-            self.faulthandler = Noted(line=line, text=str(limit_seconds))
-            if pattern("progress").fullmatch(before.text):
-                self.is_seen = True
-        elif name == "traceback":
-            self._in_traceback = True
-            self.traceback = [line]
-            self._is_of_pytest = False
+        before = line._replace(text=line.text[: match.start()])
+        match name:
+            case "killed_by_plugin":
+                self.killed_by_plugin = self.killed_by_plugin or Noted(line=line)
+                if "++ Timeout ++" in line.text:
+                    self.is_seen = True
+                before = before._replace(text=before.text.rstrip("+ "))
+            case "fatal":
+                self.fatal = Noted(line=line, text=match[1])
+            case "faulthandler_limit":
+                hours, minutes, seconds = map(float, match.groups())
+                limit_seconds = hours * 3_600 + minutes * 60 + seconds
+                self.faulthandler = Noted(line=line, text=str(limit_seconds))
+                if pattern("progress").fullmatch(before.text):
+                    self.is_seen = True
+            case "traceback":
+                self._in_traceback = True
+                self.traceback = [line]
+                self._is_of_pytest = False
+        # A failure on this line was there before the worker went down.
         self._feed_progress(before)
         if name == "node_down":
-            self.lost.feed_down(line, found[1], found[2])
+            self.lost.feed_down(line, match[1], match[2])
 
     # The results of tests as they come in.
 
     def _feed_progress(self, line: OutputLine) -> None:
         """Note the results on a line, and which test is running."""
         text = line.text.rstrip()
+        # The pattern is slow, and few lines have a percentage.
         self.is_complete = "[100%]" in text and bool(pattern("complete").match(text))
         if "::" in text and (match := pattern("verbose").match(text)):
             nodeid = match["nodeid"]
             outcome = match["before"] or match["after"]
-            self.running = None
-            if outcome is None:
-                self.running = Noted(line=line, subject=nodeid)
-            elif outcome in ("FAILED", "ERROR"):
+            self.running = None if outcome else Noted(line=line, subject=nodeid)
+            if outcome in ("FAILED", "ERROR"):
                 note(self.verbose, line, subject=nodeid, status=outcome)
                 self.lost.feed_failure(line, worker=match["worker"], nodeid=nodeid)
             self._forget_bangs()
@@ -651,6 +659,6 @@ class PytestOutput:
                 note(self.letters, line, letters, subject=path)
 
     def _forget_bangs(self) -> None:
-        """Forget what a test printed: once pytest says why it stops, no test runs any more."""
+        """Forget what a test printed: pytest's own bangs come after all tests."""
         if self.last_line is None:
             self.bangs = []

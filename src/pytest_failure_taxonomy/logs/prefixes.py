@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 from pytest_failure_taxonomy.taxonomy import packaged_table
 
 MAX_LAYERS: Final = 2
-"""Prefixes that are taken off, one after the other: that of a CI system, and that of a program."""
+"""Prefixes that are removed one after the other: a CI system's, and a program's."""
 MIN_LINES: Final = 5
 MIN_SHARE: Final = 0.6
 """What share of the lines, and of how many at least, has a prefix if it is one."""
 MAX_SAMPLED: Final = 200
-"""Lines from the beginning and as many from the end of the first block that are looked at."""
+"""Lines that are looked at of the beginning of the first block, and of its end."""
 
 _SAMPLED_BYTES: Final = 200
 """How much of each line is looked at."""
@@ -36,33 +36,33 @@ class Prefix(NamedTuple):
 
     def is_before(self, lines: Sequence[bytes]) -> bool:
         """Tell whether most lines have it."""
-        found = [match[0] for match in map(self.marks.match, lines) if match]
-        is_repeated = len(set(found)) <= len(found) / 2
-        return len(found) >= MIN_SHARE * len(lines) and (is_repeated or not self.few)
+        marks = [match[0] for match in map(self.marks.match, lines) if match]
+        if len(marks) < MIN_SHARE * len(lines):
+            return False
+        return not self.few or len(set(marks)) <= len(marks) / 2
 
-    def taken_off(self, block: bytes) -> bytes:
+    def remove_from(self, block: bytes) -> bytes:
         """Return whole lines without it."""
         return self.pattern.sub(b"\n", b"\n" + block)[1:]
 
 
 @cache
 def prefixes() -> tuple[Prefix, ...]:
-    """Return what can stand before each line, in the order in which it is looked for."""
-    found = []
+    """Return what can stand before each line, in the order of the search."""
+    compiled = []
     for row in packaged_table("prefixes")["prefix"]:
         pattern = row["pattern"].replace("$", r"(?=\r?\n)").encode()
         marks = row.get("marks", row["pattern"]).replace("$", r"\r?$").encode()
-        found.append(
-            Prefix(
-                pattern=re.compile(rb"\n%b(?:%b)%b" % (_COLOURS, pattern, _RESET)),
-                marks=re.compile(rb"%b(?:%b)" % (_COLOURS, marks)),
-                few=row.get("few", False),
-            )
+        prefix = Prefix(
+            pattern=re.compile(rb"\n%b(?:%b)%b" % (_COLOURS, pattern, _RESET)),
+            marks=re.compile(rb"%b(?:%b)" % (_COLOURS, marks)),
+            few=row.get("few", False),
         )
-    return tuple(found)
+        compiled.append(prefix)
+    return tuple(compiled)
 
 
-def without_prefixes(blocks: Iterable[bytes]) -> Iterator[bytes]:
+def remove_prefixes(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the same lines without the prefixes that most of the first ones have.
 
     Args:
@@ -70,26 +70,27 @@ def without_prefixes(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """
     rest = iter(blocks)
     first = next(rest, b"")
-    before = _prefixes_of(first)
+    layers = _find_prefixes(first)
     for block in chain([first], rest):
-        for prefix in before:
-            block = prefix.taken_off(block)  # noqa: PLW2901 - the same lines
+        for prefix in layers:
+            block = prefix.remove_from(block)  # noqa: PLW2901 - the same lines
         yield block
 
 
-def _prefixes_of(block: bytes) -> list[Prefix]:
+def _find_prefixes(block: bytes) -> list[Prefix]:
     """Return the prefixes of most lines of a block, the outer one first."""
     size = MAX_SAMPLED * _SAMPLED_BYTES
     lines = block[:size].split(b"\n")[:MAX_SAMPLED]
     if len(block) > size:
         lines += block[-size:].split(b"\n")[1:][-MAX_SAMPLED:]
     lines = [line[:_SAMPLED_BYTES] for line in lines if line.strip()]
-    found: list[Prefix] = []
-    while len(found) < MAX_LAYERS and len(lines) >= MIN_LINES:
-        prefix = next((each for each in prefixes() if each.is_before(lines)), None)
-        if prefix is None or prefix in found:
+    layers: list[Prefix] = []
+    while len(layers) < MAX_LAYERS and len(lines) >= MIN_LINES:
+        prefix = next((row for row in prefixes() if row.is_before(lines)), None)
+        # What is still there after it was removed is of the lines themselves.
+        if prefix is None or prefix in layers:
             break
-        found.append(prefix)
-        lines = [prefix.taken_off(line + b"\n")[:-1] for line in lines]
-        lines = [line for line in lines if line.strip()]
-    return found
+        layers.append(prefix)
+        rest = prefix.remove_from(b"".join(line + b"\n" for line in lines))
+        lines = [line for line in rest.split(b"\n") if line.strip()]
+    return layers

@@ -1,7 +1,7 @@
-"""Describe the exceptions that a printed traceback shows as the live run describes them.
+"""Describe the exceptions of a printed traceback as the live run describes its own.
 
-The text has less: no base classes, no fields, no qualified names. What it does have leads
-to the same values, so that the same rows of the tables know a failure.
+The text has less: no base classes, no fields, no qualified names. What it does have
+leads to the same values, so that the same rows of the tables know a failure.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import islice
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from pytest_failure_taxonomy.comparisons import compare_words
@@ -65,6 +66,8 @@ _CLASSIC_SETUP: Final = re.compile(
     r"(?:setup|teardown)(?:_\w+)?$|(?:async)?(?:set|tear)(?:Up|Down)\w*$", re.IGNORECASE
 )
 _ENVIRONMENT: Final = r"\benviron\[(['\"])(?P<name>\w+)\1\]"
+_CALLED: Final[tuple[CodeOwner, ...]] = ("python", "pytest")
+"""Owners of code that raises because of what its caller did."""
 _DEBUGGERS: Final = frozenset({"bdb", "pdb"})
 _MAX_FACT: Final = 1_000
 _NEXT: Final = r", [A-Za-z_]\w* = "
@@ -84,11 +87,6 @@ class Code(NamedTuple):
     def is_own(self) -> bool:
         """Whether it is the user's."""
         return self.owner in ("test", "conftest", "project")
-
-    @property
-    def is_asked(self) -> bool:
-        """Whether its code can be what raised: neither the standard library's nor pytest's."""
-        return self.owner not in ("python", "pytest")
 
 
 class Surroundings(NamedTuple):
@@ -113,20 +111,24 @@ class Surroundings(NamedTuple):
         if path.startswith("<"):
             module = path.strip("<>").removeprefix("frozen ")
             return Code("python", module, path)
-        shown = path.removeprefix(f"{self.rootdir}/") if self.rootdir else path
-        if self.file and shown.endswith(f"/{self.file}") and not self.rootdir:
+        shown = path
+        if self.rootdir:
+            shown = path.removeprefix(f"{self.rootdir}/")
+        elif self.file and path.endswith(f"/{self.file}"):
             shown = self.file  # a quiet log does not say where the root is
         parts = shown.split("/")
+        # The innermost folder of libraries counts: an environment can lie in the root.
         for depth in range(len(parts) - 1, 0, -1):
             if parts[depth - 1] in LIBRARIES:
-                return _installed("/".join(parts[depth:]))
-        if found := _STANDARD_LIBRARY.fullmatch(path):
-            return Code("python", _module_at(found["below"]), found["below"])
+                return _installed_code("/".join(parts[depth:]))
+        if match := _STANDARD_LIBRARY.fullmatch(path):
+            below = match["below"]
+            return Code("python", _module_at(below), below)
         if parts[0] in NOT_SOURCES and len(parts) > 1:
-            return _installed("/".join(parts[1:]))
+            return _installed_code("/".join(parts[1:]))
         if shown.endswith(_COMPILED):
             # Named as on the machine that built the package.
-            return _installed(shown)
+            return _installed_code(shown)
         return Code(self._owner_of_users(shown), _module_at(shown), shown)
 
     def name_of(self, frame: PrintedFrame, code: Code) -> str:
@@ -147,7 +149,7 @@ class Surroundings(NamedTuple):
         return "test" if is_test else "project"
 
 
-def _installed(path: str) -> Code:
+def _installed_code(path: str) -> Code:
     module = _module_at(path)
     package = module.partition(".")[0]
     owner: CodeOwner = "dependency"
@@ -163,133 +165,148 @@ def _module_at(path: str) -> str:
     return stem.lstrip("./").replace("/", ".")
 
 
-class _Traceback:
-    """The frames of one exception, and whose code they are."""
+class _Frame(NamedTuple):
+    """A frame, and whose code it is."""
+
+    printed: PrintedFrame
+    code: Code
+    function: str
+    """Its qualified name, as far as it is known."""
+
+
+class _Raised:
+    """A printed exception: its type, its words, and whose code its frames are."""
 
     def __init__(self, printed: PrintedException, around: Surroundings) -> None:
-        self.codes = [around.code_of(frame.path) for frame in printed.frames]
-        self.frames = [
-            replace(frame, function=around.name_of(frame, code))
-            for frame, code in zip(printed.frames, self.codes, strict=True)
-        ]
+        self.printed = printed
+        self.name, self.words = split_message(printed.message, printed.located_type)
+        self.frames: list[_Frame] = []
+        for frame in printed.frames:
+            code = around.code_of(frame.path)
+            function = around.name_of(frame, code)
+            self.frames.append(_Frame(frame, code, function))
 
-    def __bool__(self) -> bool:
-        return bool(self.frames)
-
-    def _reversed(self) -> Iterator[tuple[PrintedFrame, Code]]:
-        return zip(reversed(self.frames), reversed(self.codes), strict=True)
+    def innermost(self, *ignored: CodeOwner) -> _Frame | None:
+        """Return the innermost frame whose code isn't of some owners."""
+        for frame in reversed(self.frames):
+            if frame.code.owner not in ignored:
+                return frame
+        return None
 
     @property
-    def own(self) -> tuple[PrintedFrame, Code] | None:
+    def own(self) -> _Frame | None:
         """The user's innermost frame, without hooks that only pass an exception on."""
         passed_on = False
-        for frame, code in self._reversed():
-            if code.is_own and not passed_on:
-                return frame, code
-            passed_on = frame.function in _RELAYS and code.module.startswith("pluggy")
+        for frame in reversed(self.frames):
+            if frame.code.is_own and not passed_on:
+                return frame
+            # A wrapper of a hook that asks pluggy for the result passes its error on.
+            is_of_pluggy = frame.code.module.startswith("pluggy")
+            passed_on = is_of_pluggy and frame.function in _RELAYS
         return None
 
     @property
     def location(self) -> ev.Location | None:
         """The innermost place in the user's code, or else outside of pytest."""
-        asked = (pair for pair in self._reversed() if pair[1].is_asked)
-        place = self.own or next(asked, None)
-        return place and ev.Location(path=place[1].path, line=place[0].line)
+        frame = self.own or self.innermost(*_CALLED)
+        return frame and ev.Location(path=frame.code.path, line=frame.printed.line)
 
     @property
     def origin(self) -> ev.OriginPlace | None:
         """The place that a fingerprint is made of."""
-        own = self.own
-        if own is None:
-            foreign = [pair for pair in self._reversed() if pair[1].owner != "pytest"]
-            innermost = next(iter(foreign), None) or next(self._reversed(), None)
-            if innermost is None:
-                return None
-            frame, code = innermost
-            return ev.OriginPlace(path=code.path, function=frame.function)
-        frame, code = own
-        entry = ""
-        for first, code_of_first in zip(self.frames, self.codes, strict=True):
-            if code_of_first.is_own:
-                entry = f"{code_of_first.path}: {first.function}"
-                break
-        return ev.OriginPlace(
-            path=code.path,
-            function=frame.function,
-            text=frame.statement,
-            entry="" if entry == f"{code.path}: {frame.function}" else entry,
-        )
+        frame = self.own or self.innermost("pytest") or self.innermost()
+        if frame is None:
+            return None
+        code = frame.code
+        origin = ev.OriginPlace(path=code.path, function=frame.function)
+        if not code.is_own:
+            return origin
+        outermost = next(frame for frame in self.frames if frame.code.is_own)
+        entry = f"{outermost.code.path}: {outermost.function}"
+        if entry == f"{code.path}: {frame.function}":
+            entry = ""
+        return replace(origin, text=frame.printed.statement, entry=entry)
 
     @property
     def raising(self) -> ev.RaisingFrame | None:
         """The innermost frame that is neither the standard library's nor pytest's."""
-        asked = (pair for pair in self._reversed() if pair[1].is_asked)
-        return _raising_frame(next(asked, None))
-
-    @property
-    def innermost(self) -> ev.RaisingFrame | None:
-        """The innermost frame, whosever it is."""
-        return _raising_frame(next(self._reversed(), None))
+        return _describe_frame(self.innermost(*_CALLED))
 
     @property
     def raiser(self) -> str | None:
         """As of `RaisedException`."""
-        innermost = next(self._reversed(), None)
+        innermost = self.innermost()
         if innermost is None:
             return None
-        frame, code = innermost
+        code, statement = innermost.code, innermost.printed.statement
         if code.owner == "python" and not code.module.startswith("unittest.mock"):
             return ""
-        if not frame.statement or frame.statement == _HIDDEN_SOURCE:
+        if statement in ("", _HIDDEN_SOURCE):
             return None
-        return code.module if _RAISE.match(frame.statement) else ""
+        return code.module if _RAISE.match(statement) else ""
 
     @property
     def raising_function(self) -> str:
         """As of `RaisedException`."""
-        innermost = next(self._reversed(), None)
-        if innermost is None or innermost[1].is_own:
+        innermost = self.innermost()
+        if innermost is None or innermost.code.is_own:
             return ""
-        return f"{innermost[1].module}.{innermost[0].function}"
+        return f"{innermost.code.module}.{innermost.function}"
 
-    def facts(self) -> Iterator[ev.Fact]:
-        """Yield what the frames of libraries were called with, as far as it counts."""
-        found: dict[str, str] = {}
-        for frame, code in self._reversed():
-            if code.is_own:
+    @property
+    def facts(self) -> list[ev.Fact]:
+        """What the live run reads from an exception's fields and its frames."""
+        facts = self._read_arguments() | self._read_words()
+        return [ev.Fact(name=name, text=text) for name, text in facts.items()]
+
+    def _read_arguments(self) -> dict[str, str]:
+        """Return what the frames of libraries were called with, as far as it counts."""
+        facts: dict[str, str] = {}
+        for frame in reversed(self.frames):
+            module = frame.code.module
+            if frame.code.is_own:
                 break
-            if code.module in _DEBUGGERS:
-                own = self.own
-                if own is not None:
-                    found["breakpoint"] = f"{own[1].path}:{own[0].line}"
+            if module in _DEBUGGERS:
+                if place := self.own:
+                    facts["breakpoint"] = f"{place.code.path}:{place.printed.line}"
                 break
-            variables = _variables_of(code.module, frame)
+            arguments = frame.printed.arguments
+            variables = _variables_of(module, frame.function, arguments)
             if variables:
-                found["raised_by"] = code.module
+                facts["raised_by"] = module
             for name, path in variables.items():
-                if text := _argument(frame.arguments, path):
-                    found[name] = text
-        for name, text in found.items():
-            yield ev.Fact(name=name, text=text)
+                if text := _argument(arguments, path):
+                    facts[name] = text
+        return facts
+
+    def _read_words(self) -> dict[str, str]:
+        """Return what its words say of its fields."""
+        if self.name == "builtins.AssertionError":
+            difference = compare_words(self.words)
+            return {} if difference == "other" else {"differs_in": difference}
+        if self.name == "builtins.KeyError" and self.frames:
+            asked = re.search(_ENVIRONMENT, self.frames[-1].printed.statement)
+            if asked is not None and self.words == f"'{asked['name']}'":
+                return {"raised_by": "os", "variable": asked["name"]}
+        return {}
 
 
-def _raising_frame(pair: tuple[PrintedFrame, Code] | None) -> ev.RaisingFrame | None:
-    if pair is None:
+def _describe_frame(frame: _Frame | None) -> ev.RaisingFrame | None:
+    if frame is None:
         return None
-    frame, code = pair
     return ev.RaisingFrame(
-        owner=code.owner,
+        owner=frame.code.owner,
         package=None,
-        module=code.module,
+        module=frame.code.module,
         function=frame.function,
-        path=code.path,
-        line=frame.line,
+        path=frame.code.path,
+        line=frame.printed.line,
     )
 
 
 @cache
 def _tables_of_variables() -> dict[tuple[str, str], dict[str, str]]:
-    """Return which variables of a library's functions are facts, by module and bare name."""
+    """Return which arguments are facts, by module and bare name of the function."""
     tables = {}
     for dotted, variables in packaged_table("facts")["frames"].items():
         *modules, function = dotted.split(".")
@@ -299,31 +316,31 @@ def _tables_of_variables() -> dict[tuple[str, str], dict[str, str]]:
     return tables
 
 
-def _variables_of(module: str, frame: PrintedFrame) -> dict[str, str]:
+def _variables_of(module: str, function: str, arguments: str) -> dict[str, str]:
     """Return which arguments of a library's function are facts, and what they say."""
     tables = _tables_of_variables()
-    if frame.function:
-        return tables.get((module, frame.function), {})
+    if function:
+        return tables.get((module, function), {})
     # Of a frozen module pytest shows no source, and so no name.
     for (of_module, _), variables in tables.items():
         if of_module == module and all(
-            _argument(frame.arguments, path) for path in variables.values()
+            _argument(arguments, path) for path in variables.values()
         ):
             return variables
     return {}
 
 
 def _argument(arguments: str, path: str) -> str:
-    """Return the value of an argument, or of one item of it; empty where it isn't plain."""
+    """Return the value of an argument or of its item; empty where it isn't plain."""
     name, _, index = path.partition(".")
     shown = re.search(rf"(?m)(?:^|, ){re.escape(name)} = ", arguments)
     if shown is None or (index and not index.isdecimal()):
         return ""
     value = _leading_literal(arguments[shown.end() :])
-    if index and isinstance(value, tuple | list) and int(index) < len(value):
+    if index:
+        if not isinstance(value, tuple | list) or int(index) >= len(value):
+            return ""
         value = value[int(index)]
-    elif index:
-        return ""
     if isinstance(value, str | int) and not isinstance(value, bool):
         return str(value)[:_MAX_FACT]
     return ""
@@ -333,6 +350,7 @@ def _leading_literal(text: str) -> object:
     """Return the value of the literal at the beginning of a text; `None` for none."""
     line = text.partition("\n")[0][:_MAX_FACT]
     ends = [cut.start() for cut in islice(re.finditer(_NEXT, line), _MAX_CUTS)]
+    # A text may hold what looks like the next argument: several ends are tried.
     for end in (len(line), *ends):
         try:
             with warnings.catch_warnings(action="ignore"):
@@ -351,75 +369,76 @@ def describe(
         chain: the exception itself first.
         around: what else is known of the failure.
     """
-    first, *others = chain
-    traceback = _Traceback(first, around)
-    name, words = type_and_words(first.message, first.located_type)
-    raised_in = _raised_in(traceback, name, words)
-    own = _in_pytests_words(words) if name in ("", PYTESTS_FAILED) else None
-    if own is not None:
-        name, raised_in = own
-    if not name:
+    first, *others = [_Raised(printed, around) for printed in chain]
+    raised_in = _find_caller_of_fail(first)
+    if first.name in ("", PYTESTS_FAILED) and (own := _match_own_words(first.words)):
+        first.name, raised_in = own
+    if not first.name:
         return None
-    if name in _SYNTAX_ERRORS and first.frames:
-        place = first.frames[-1]
-        words += f" ({place.path.rpartition('/')[2]}, line {place.line})"
-    is_warning = "builtins.Warning" in bases_of(name)
-    links = _links_of(others, around, places=is_warning)
-    frame = traceback.raising
+    if first.name in _SYNTAX_ERRORS and first.frames:
+        place = first.frames[-1].printed
+        file_name = place.path.rpartition("/")[2]
+        first.words += f" ({file_name}, line {place.line})"
+    bases = bases_of(first.name)
+    is_warning = "builtins.Warning" in bases
+    frame = first.raising
     for other in others:
-        if frame is None and other.is_cause:
-            frame = _Traceback(other, around).raising
-    frame = frame or traceback.innermost
+        if frame is None and other.printed.is_cause:
+            frame = other.raising
+    frame = frame or _describe_frame(first.innermost())
     if frame is None and raised_in.startswith("_pytest."):
-        frame = _frame_of_pytest(raised_in)
-    facts = [*traceback.facts(), *_facts_of_words(name, words, traceback)]
+        # pytest doesn't show the traceback of an exception of its own.
+        frame = ev.RaisingFrame(
+            owner="pytest",
+            package=None,
+            module=raised_in,
+            function="",
+            path=f"{raised_in.replace('.', '/')}.py",
+            line=None,
+        )
+    facts = first.facts
     if is_warning:
-        facts += _place_of(frame)
-    if words.startswith(ASYNC_TEST):
+        facts += _describe_place(frame)
+    if first.words.startswith(ASYNC_TEST):
         facts += _plugin_for_async(around.plugins)
-    facts += _facts_beside(name, words, frame, traceback, around)
-    module, _, last = name.rpartition(".")
+    facts += _facts_beside(first, frame, around)
+    module, _, last = first.name.rpartition(".")
     raised = ev.RaisedException(
         type=last,
         module=module,
-        message=words,
-        bases=bases_of(name),
+        message=first.words,
+        bases=bases,
         raised_in=raised_in,
-        origin=_origin_of(chain, around),
+        origin=_find_origin(first, others),
         frame=frame,
         facts=tuple(facts),
-        chain=links,
-        raiser=traceback.raiser,
-        raising_function=traceback.raising_function,
+        chain=_describe_links(others, places=is_warning),
+        raiser=first.raiser,
+        raising_function=first.raising_function,
     )
     if around.is_setup_or_teardown:
-        return _with_fixture(raised, traceback)
+        return _add_fixture(raised, first)
     return raised
 
 
 def _facts_beside(
-    name: str,
-    words: str,
-    frame: ev.RaisingFrame | None,
-    traceback: _Traceback,
-    around: Surroundings,
+    raised: _Raised, frame: ev.RaisingFrame | None, around: Surroundings
 ) -> Iterator[ev.Fact]:
-    """Yield who called a library, which one asks for more, and what a program has printed."""
-    own = traceback.own
-    is_of_library = frame is not None and frame.owner in ("dependency", "plugin")
-    if around.is_collection and is_of_library and own is not None:
-        yield ev.Fact(name="called_by", text=own[1].owner)
-    if frame is not None and is_of_library and re.search(ASKS_FOR_MORE, words):
-        yield ev.Fact(name="library", text=frame.module)
+    """Yield who called a library, which asks for more, and what a program printed."""
+    own = raised.own
+    if frame is not None and frame.owner in ("dependency", "plugin"):
+        if around.is_collection and own is not None:
+            yield ev.Fact(name="called_by", text=own.code.owner)
+        if re.search(ASKS_FOR_MORE, raised.words):
+            yield ev.Fact(name="library", text=frame.module)
     folder, slash, _ = around.file.partition("/")
-    if slash and words == f"No module named '{folder}'":
+    if slash and raised.words == f"No module named '{folder}'":
         # It is there: the folder that the collected file lies in.
         yield ev.Fact(name="own_folder", text=".")
     printing = packaged_table("facts")["output"]
-    is_of_program = not printing.keys().isdisjoint(bases_of(name))
-    is_of_program = is_of_program or is_about_a_program(words)
-    line = telling_line(around.stderr) if is_of_program else ""
-    if line:
+    is_of_program = not printing.keys().isdisjoint(bases_of(raised.name))
+    is_of_program = is_of_program or is_about_a_program(raised.words)
+    if is_of_program and (line := telling_line(around.stderr)):
         yield ev.Fact(name="captured", text=line)
 
 
@@ -431,41 +450,19 @@ def _plugin_for_async(plugins: str) -> Iterator[ev.Fact]:
             return
 
 
-def _frame_of_pytest(module: str) -> ev.RaisingFrame:
-    """Return the frame of an exception of pytest's whose traceback it doesn't show."""
-    path = f"{module.replace('.', '/')}.py"
-    return ev.RaisingFrame(
-        owner="pytest", package=None, module=module, function="", path=path, line=None
-    )
+def _find_origin(first: _Raised, others: Sequence[_Raised]) -> ev.OriginPlace | None:
+    """Return the place that a fingerprint is made of; a group's is of one member."""
+    leaves = []
+    for member in others:
+        place = member.origin or first.origin
+        if member.printed.is_member and member.name and place is not None:
+            leaf = replace(place, leaf=member.name.rpartition(".")[2])
+            leaves.append(leaf)
+    key = attrgetter("leaf", "path", "function", "text", "entry")
+    return min(leaves, key=key, default=first.origin)
 
 
-def _origin_of(
-    chain: Sequence[PrintedException], around: Surroundings
-) -> ev.OriginPlace | None:
-    """Return the place that a fingerprint is made of; of a group, that of one member."""
-    origin = _Traceback(chain[0], around).origin
-    places = []
-    for member in chain[1:]:
-        name, _ = type_and_words(member.message, member.located_type)
-        place = _Traceback(member, around).origin or origin
-        if member.is_member and name and place is not None:
-            leaf = replace(place, leaf=name.rpartition(".")[2])
-            places.append(leaf)
-    if not places:
-        return origin
-    return min(
-        places,
-        key=lambda place: (
-            place.leaf,
-            place.path,
-            place.function,
-            place.text,
-            place.entry,
-        ),
-    )
-
-
-def _place_of(frame: ev.RaisingFrame | None) -> list[ev.Fact]:
+def _describe_place(frame: ev.RaisingFrame | None) -> list[ev.Fact]:
     """Return the fact where a warning was issued, or what it warns of was raised."""
     if frame is None or frame.owner == "pytest":
         return []
@@ -473,36 +470,34 @@ def _place_of(frame: ev.RaisingFrame | None) -> list[ev.Fact]:
 
 
 def describe_words(message: str) -> ev.RaisedException | None:
-    """Return the exception of a message without a traceback; `None` where it names none."""
+    """Return the exception of a message without a traceback, if it names one."""
     alone = PrintedException(message=message, line=None, located_type="", frames=())
     return describe((alone,), Surroundings(""))
 
 
-def _links_of(
-    others: Sequence[PrintedException], around: Surroundings, *, places: bool
+def _describe_links(
+    others: Sequence[_Raised], *, places: bool
 ) -> tuple[ev.LinkedException, ...]:
-    """Return the exceptions behind an exception; for those behind a warning, the place, too."""
+    """Return the exceptions behind an exception; for a warning's with their places."""
     links = []
-    for printed in others:
-        name, words = type_and_words(printed.message, printed.located_type)
-        if not name:
+    for raised in others:
+        if not raised.name:
             continue
-        traceback = _Traceback(printed, around)
-        facts = [*traceback.facts(), *_facts_of_words(name, words, traceback)]
+        facts = raised.facts
         if places:
-            facts += _place_of(traceback.raising)
+            facts += _describe_place(raised.raising)
         link = ev.LinkedException(
-            bases=bases_of(name),
-            message=words,
-            is_cause=printed.is_cause,
+            bases=bases_of(raised.name),
+            message=raised.words,
+            is_cause=raised.printed.is_cause,
             facts=tuple(facts),
-            raiser=traceback.raiser,
+            raiser=raised.raiser,
         )
         links.append(link)
     return tuple(links)
 
 
-def type_and_words(message: str, located: str = "") -> tuple[str, str]:
+def split_message(message: str, located: str = "") -> tuple[str, str]:
     """Return the dotted name of a printed exception's class, and its words.
 
     Args:
@@ -517,7 +512,7 @@ def type_and_words(message: str, located: str = "") -> tuple[str, str]:
     if match := _NAME.match(first_line):
         printed = match[1]
         last = printed.rpartition(".")[2]
-        # A word before a colon need be no exception.
+        # A word before a colon, as in `Note: ...`, need be no exception.
         is_name = printed.endswith(_ENDINGS) or "." in printed
         is_exception = last[:1].isupper() and is_name
         if is_exception or (located and last == located.rpartition(".")[2]):
@@ -533,11 +528,11 @@ def type_and_words(message: str, located: str = "") -> tuple[str, str]:
 
 def is_telling(message: str) -> bool:
     """Tell whether words name an exception, or are some that only pytest has."""
-    return bool(type_and_words(message)[0]) or _in_pytests_words(message) is not None
+    return bool(split_message(message)[0]) or _match_own_words(message) is not None
 
 
-def _in_pytests_words(words: str) -> tuple[str, str] | None:
-    """Return the class of what pytest says without naming it, and the module that raised it."""
+def _match_own_words(words: str) -> tuple[str, str] | None:
+    """Return the class that pytest's own words stand for, and who raised it."""
     for row in packaged_table("output")["own_words"]:
         if re.match(row["pattern"], words):
             return row["type"], row.get("raised_in", "")
@@ -546,11 +541,12 @@ def _in_pytests_words(words: str) -> tuple[str, str] | None:
 
 @cache
 def bases_of(name: str) -> tuple[str, ...]:
-    """Return the dotted names of a class and of its bases, as far as these are known."""
+    """Return the dotted names of a class and of its known bases."""
     module, _, last = name.rpartition(".")
     own = getattr(builtins, last, None)
     if module == "builtins" and isinstance(own, type):
-        return tuple(f"builtins.{base.__name__}" for base in own.__mro__[:-1])
+        classes = own.__mro__[:-1]  # without `object`
+        return tuple(f"builtins.{cls.__name__}" for cls in classes)
     names = dict.fromkeys([name])
     for base in packaged_table("bases")["bases"].get(name, ()):
         names |= dict.fromkeys(bases_of(base))
@@ -559,106 +555,90 @@ def bases_of(name: str) -> tuple[str, ...]:
     return (*names, *_OF_ALL)
 
 
-def _raised_in(traceback: _Traceback, name: str, words: str) -> str:
-    """Return the module that called `pytest.fail`."""
-    if name != PYTESTS_FAILED:
+def _find_caller_of_fail(raised: _Raised) -> str:
+    """Return the module that called `pytest.fail`; empty for other exceptions."""
+    if raised.name != PYTESTS_FAILED:
         return ""
-    if not traceback:
-        is_own_call = False
-        module = ""
-    else:
-        is_own_call = "fail(" in traceback.frames[-1].statement
-        module = traceback.codes[-1].module
+    module = ""
+    is_own_call = False
+    if raised.frames:
+        innermost = raised.frames[-1]
+        module = innermost.code.module
+        is_own_call = "fail(" in innermost.printed.statement
     if is_own_call and not module.endswith(_OWN_TIMEOUT):
         return module
-    timed_out = re.match(packaged_table("output")["patterns"]["plugin_timeout"], words)
-    return _OWN_TIMEOUT if timed_out else module
+    timeout = packaged_table("output")["patterns"]["plugin_timeout"]
+    return _OWN_TIMEOUT if re.match(timeout, raised.words) else module
 
 
-def _facts_of_words(name: str, words: str, traceback: _Traceback) -> Iterator[ev.Fact]:
-    """Yield what the live run reads from an exception's fields, where the text has it."""
-    if name == "builtins.AssertionError":
-        difference = compare_words(words)
-        if difference != "other":
-            yield ev.Fact(name="differs_in", text=difference)
-    elif name == "builtins.KeyError" and traceback:
-        asked = re.search(_ENVIRONMENT, traceback.frames[-1].statement)
-        if asked is not None and words == f"'{asked['name']}'":
-            yield ev.Fact(name="raised_by", text="os")
-            yield ev.Fact(name="variable", text=asked["name"])
-
-
-def _with_fixture(
-    raised: ev.RaisedException, traceback: _Traceback
-) -> ev.RaisedException:
+def _add_fixture(exception: ev.RaisedException, raised: _Raised) -> ev.RaisedException:
     """Add the fixture in whose setup or teardown the exception was raised."""
-    for frame, code in zip(traceback.frames, traceback.codes, strict=True):
-        if code.owner in ("pytest", "python"):
+    for printed, code, function in raised.frames:
+        if code.owner in _CALLED:
             continue
-        is_named = frame.is_fixture or not frame.first_line
-        if not is_named or not frame.function or _CLASSIC_SETUP.match(frame.function):
-            return raised
+        is_named = printed.is_fixture or not printed.first_line
+        if not is_named or not function or _CLASSIC_SETUP.match(function):
+            return exception
         place = None
-        if code.is_own and frame.first_line:
-            place = ev.Location(path=code.path, line=frame.first_line)
-        return replace(raised, fixture=frame.function, fixture_place=place)
-    return raised
+        if code.is_own and printed.first_line:
+            place = ev.Location(path=code.path, line=printed.first_line)
+        return replace(exception, fixture=function, fixture_place=place)
+    return exception
 
 
-def location_of(
+def find_location(
     chain: Sequence[PrintedException], around: Surroundings
 ) -> ev.Location | None:
-    """Return the innermost line of the user's that a traceback shows, or else a library's."""
-    return _Traceback(chain[0], around).location
+    """Return the user's innermost line that a traceback shows, or else a library's."""
+    return _Raised(chain[0], around).location
 
 
-def below_pytest(printed: PrintedException, around: Surroundings) -> PrintedException:
+def drop_callers_of_pytest(
+    printed: PrintedException, around: Surroundings
+) -> PrintedException:
     """Return an exception without the frames of who called pytest, such as a script."""
     owners = [around.code_of(frame.path).owner for frame in printed.frames]
     first = owners.index("pytest") if "pytest" in owners else 0
     return replace(printed, frames=printed.frames[first:])
 
 
-def words_of_error(
+def describe_error(
     chain: Sequence[PrintedException], around: Surroundings, loaded: str = ""
 ) -> str:
-    """Return type and message of an error outside of the tests, and the place in the user's code.
+    """Return type, message and the user's place of an error outside of the tests.
 
     Args:
         chain: the exception itself first.
         around: what else is known.
         loaded: the file that was being loaded.
     """
-    first = chain[0]
-    traceback = _Traceback(first, around)
-    name, message = type_and_words(first.message, first.located_type)
-    last = name.rpartition(".")[2]
-    words = f"{last}: {message}" if last and message else last or message
-    own = traceback.own
-    hook = None if loaded else _hook_in(traceback)
-    if hook is not None and hook[1].is_own:
-        frame, code = own or hook
-        return with_place(
-            words, code.path, frame.line, hook[1].path, within=hook[0].function
-        )
-    if hook is not None and own is None:
-        plugin = hook[1].module.partition(".")[0].replace("_", "-")
-        kind, colon, message = words.partition(": ")
-        raised = f"{kind} raised by {plugin} in {hook[0].function}"
-        return with_place(f"{raised}{colon}{message}", hook[1].path, hook[0].line)
+    raised = _Raised(chain[0], around)
+    kind = raised.name.rpartition(".")[2]
+    words = ": ".join(filter(None, (kind, raised.words)))
+    own = raised.own
+    hook = None if loaded else _find_hook(raised)
+    if hook is not None and hook.code.is_own:
+        frame, code, _ = own or hook
+        path = hook.code.path
+        return with_place(words, code.path, frame.line, path, within=hook.function)
     if own is not None:
-        return with_place(words, own[1].path, own[0].line, loaded)
+        return with_place(words, own.code.path, own.printed.line, loaded)
+    if hook is not None:
+        plugin = hook.code.module.partition(".")[0].replace("_", "-")
+        kind, colon, message = words.partition(": ")
+        words = f"{kind} raised by {plugin} in {hook.function}{colon}{message}"
+        return with_place(words, hook.code.path, hook.printed.line)
     return f"{words} (from {loaded})" if loaded else words
 
 
-def _hook_in(traceback: _Traceback) -> tuple[PrintedFrame, Code] | None:
+def _find_hook(raised: _Raised) -> _Frame | None:
     """Return the innermost hook implementation, unless it is pytest's."""
-    found = None
+    hook = None
     called_by_pluggy = False
-    for frame, code in zip(traceback.frames, traceback.codes, strict=True):
+    for frame in raised.frames:
         if called_by_pluggy and frame.function.startswith("pytest_"):
-            found = frame, code
-        called_by_pluggy = code.module.startswith("pluggy")
-    if found is None or found[1].module.startswith(("_pytest.", "pluggy.")):
+            hook = frame
+        called_by_pluggy = frame.code.module.startswith("pluggy")
+    if hook is None or hook.code.module.startswith(("_pytest.", "pluggy.")):
         return None
-    return found
+    return hook

@@ -2,11 +2,11 @@
 
 pytest has three styles, which stand beside each other in one traceback:
 
-    long    the function's source, `>` before the line that failed, then `path:line: Type`
+    long    the function's source, `>` before the failed line, then `path:line: Type`
     short   `path:line: in function`, then the statement
     native  as Python prints it: `File "path", line N, in function`, then the statement
 
-What is read here is what the text says. Whose code it is, `printed_exceptions` tells.
+Here the text alone is read; `printed_exceptions` decides whose code it is.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pytest_failure_taxonomy.text import join_statement
 
 MAX_MESSAGE_LINES: Final = 40
 MAX_MESSAGE_CHARACTERS: Final = 16_384
-"""How much is kept of one message: the first line, and others as far as there is room."""
+"""How much is stored of one message: the first line, and others if there is room."""
 MAX_OUTER_FRAMES: Final = 20
-"""Frames that are kept of the outer end of a traceback."""
+"""Frames that are stored of the outer end of a traceback."""
 MAX_INNER_FRAMES: Final = 40
-"""Frames that are kept of its inner end, which says more."""
+"""Frames that are stored of its inner end, which says more."""
 MAX_EXCEPTIONS: Final = 20
-"""Exceptions of one chain that are kept, the last ones."""
+"""Exceptions of one chain that are stored, the last ones."""
 _MAX_ARGUMENT_LINES: Final = 20
 _MAX_ARGUMENT: Final = 500
-"""Characters of such a line that are kept."""
+"""Characters of such a line that are stored."""
 _MAX_SOURCE_LINES: Final = 10
 """Lines that a statement is looked for in."""
 
@@ -49,7 +49,8 @@ _LOCATION: Final = re.compile(
 _DEFINED: Final = re.compile(r"file (?P<path>.{1,1000}), line (?P<line>\d{1,9})$")
 """Where a function is defined that asks for a fixture which does not exist."""
 _NATIVE_FRAME: Final = re.compile(
-    r' *File "(?P<path>[^"]{1,1000})", line (?P<line>\d{1,9})(?:, in (?P<function>.+))?$'
+    r' *File "(?P<path>[^"]{1,1000})", line (?P<line>\d{1,9})'
+    r"(?:, in (?P<function>.+))?$"
 )
 _SEPARATOR: Final = re.compile(r"_(?: _)+ ?_?$")
 _DEFINITION: Final = re.compile(r"[> ]   \s*(?:async )?def (?P<name>\w+)\(")
@@ -66,9 +67,9 @@ class PrintedFrame:
 
     path: str
     line: int
-    function: str
+    function: str = ""
     """Its bare name; empty where the text doesn't say it."""
-    statement: str
+    statement: str = ""
     """On one line; empty where the text doesn't have it."""
     first_line: int | None = None
     """Where the definition of the function begins, its decorators included."""
@@ -169,14 +170,14 @@ class TracebackReader:
 
     @property
     def chain(self) -> tuple[PrintedException, ...]:
-        """The exception itself first; then a group's members; then what was raised before it."""
+        """The exception itself first, a group's members, then those raised before."""
         last = self._finish()
         if self._group is None:
             return (last, *reversed(self._earlier))
         members = [
             replace(member, is_member=True)
             for member in (*self._members, last)
-            if member.message
+            if member.message  # what follows the last member may be none
         ]
         return (self._group, *members, *reversed(self._earlier))
 
@@ -184,9 +185,9 @@ class TracebackReader:
         self._close_frame()
         lines = self._messages
         if lines and not self._is_native:
-            first = lines[0]
-            blanks = first[: len(first) - len(first.lstrip(" "))]
-            lines = [line.removeprefix(blanks) for line in lines]
+            # `E` stands before each line, and blanks up to where the message begins.
+            indent = len(lines[0]) - len(lines[0].lstrip(" "))
+            lines = [line.removeprefix(" " * indent) for line in lines]
         return PrintedException(
             message="\n".join(lines).rstrip(),
             line=self._message_line,
@@ -222,7 +223,8 @@ class TracebackReader:
         self._was_message = True
 
     def _add_to_message(self, text: str) -> None:
-        has_room = sum(map(len, self._messages)) + len(text) <= MAX_MESSAGE_CHARACTERS
+        size = sum(map(len, self._messages)) + len(text)
+        has_room = size <= MAX_MESSAGE_CHARACTERS
         if len(self._messages) < MAX_MESSAGE_LINES and has_room:
             self._messages.append(text)
 
@@ -238,14 +240,11 @@ class TracebackReader:
             if len(self._arguments) < _MAX_ARGUMENT_LINES:
                 self._arguments.append(text[:_MAX_ARGUMENT])
         elif text.startswith(_SIDES):
-            self._side = self._sides.setdefault(
-                text.split(maxsplit=1)[0].rstrip(":"), []
-            )
+            name = text.split(maxsplit=1)[0].rstrip(":")
+            self._side = self._sides.setdefault(name, [])
         elif match := _DEFINED.match(text):
-            frame = PrintedFrame(
-                path=match["path"], line=int(match["line"]), function="", statement=""
-            )
-            self._keep(frame)
+            frame = PrintedFrame(path=match["path"], line=int(match["line"]))
+            self._add_frame(frame)
         elif text:
             return False
         elif self._sources:
@@ -260,7 +259,7 @@ class TracebackReader:
         if match["type"]:
             self._located_type = match["type"]
         if self._sides:
-            expected, got = map(self._side_in_words, ("Expected", "Got"))
+            expected, got = map(self._describe_side, ("Expected", "Got"))
             self._messages = [f"DocTestFailure: expected {expected}, got {got}"]
         line = int(match["line"])
         frame = PrintedFrame(
@@ -272,10 +271,10 @@ class TracebackReader:
             is_fixture=self._is_fixture,
             arguments="\n".join(self._arguments),
         )
-        self._keep(frame)
+        self._add_frame(frame)
         self._begin_function()
 
-    def _side_in_words(self, name: str) -> str:
+    def _describe_side(self, name: str) -> str:
         first, *others = self._sides.get(name) or ["nothing"]
         return f"{first} …" if others else first
 
@@ -285,11 +284,13 @@ class TracebackReader:
         if self._side is not None:
             self._side.append(text.strip())
         if self._open is None and not self._statement:
-            if not self._function and (found := _DEFINITION.match(text)):
-                self._function = found["name"]
+            if not self._function and (definition := _DEFINITION.match(text)):
+                self._function = definition["name"]
             elif not self._function and _FIXTURE.match(text):
                 self._is_fixture = True
         if is_marked and not self._statement:
+            # The place below tells the number of the marked line: from that and this
+            # count follows where the function begins.
             self._before = self._sources
         is_of_statement = is_marked or self._statement or self._open is not None
         if is_of_statement and not _CARETS.match(text):
@@ -331,18 +332,17 @@ class TracebackReader:
             path=match["path"],
             line=int(match["line"]),
             function=match["function"] or "<module>",
-            statement="",
         )
 
     def _close_frame(self) -> None:
-        frame = self._open
-        if frame is None:
+        if self._open is None:
             return
+        statement = join_statement(self._statement)
+        self._add_frame(replace(self._open, statement=statement))
         self._open = None
-        self._keep(replace(frame, statement=join_statement(self._statement)))
         self._begin_function()
 
-    def _keep(self, frame: PrintedFrame) -> None:
+    def _add_frame(self, frame: PrintedFrame) -> None:
         self._inner.append(frame)
         if len(self._inner) > MAX_INNER_FRAMES:
             first = self._inner.pop(0)

@@ -1,6 +1,7 @@
-"""Read what any program prints: markers, tests that failed, and the lines that say why it failed.
+"""Read what any program prints: markers, failed tests, and the lines that say why.
 
-`taxonomy/data/programs.toml` has the wordings of test runners, compilers, linters and CI systems.
+`taxonomy/data/programs.toml` has the wordings of test runners, compilers, linters and
+CI systems.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import Final
 
 from pytest_failure_taxonomy.logs.line_patterns import LinePattern
@@ -27,10 +29,10 @@ MAX_TESTS: Final = 10_000
 MAX_NAME: Final = 300
 """Characters that are kept of a name."""
 MAX_FIRST: Final = 6
-"""Lines of each sort that are kept from the start of a command's output: what follows is often a
-consequence."""
+"""Lines of each sort that are stored from the start of a command's output: what follows
+is often a consequence."""
 MAX_LAST: Final = 2
-"""Lines of each sort that are kept from its end."""
+"""Lines of each sort that are stored from its end."""
 MAX_OTHERS: Final = 4
 """Lines quoted of those that may tell nothing."""
 
@@ -75,7 +77,7 @@ class _Command:
     """What one command printed."""
 
     def __init__(self) -> None:
-        self.of_tests = _Lines()
+        self.test_lines = _Lines()
         """What names a test that failed, and the line after it."""
         self.decisive = _Lines()
         """What a compiler or another program is known to say, and the line after it."""
@@ -111,19 +113,23 @@ class _Command:
     @property
     def weight(self) -> tuple[bool, bool]:
         """How much it says of why it failed, as a value to be compared."""
-        has_reason = bool(self.of_tests.all or self.decisive.all)
-        return has_reason, self.says_something
+        return bool(self.reasons), self.says_something
+
+    @property
+    def reasons(self) -> list[OutputLine]:
+        """The lines that name a test or are known to say why something failed."""
+        return self.test_lines.all + self.decisive.all
 
 
 class ProgramOutput:
     """The markers, the failed tests and the deciding lines of any program's output.
 
-    Where a CI system says which of several commands has failed, the first of them counts.
+    If a CI system says which commands have failed, the first of them counts.
     """
 
-    def __init__(self, known: Iterable[str] = ()) -> None:
+    def __init__(self, known_markers: Iterable[str] = ()) -> None:
         self.wants_all = False
-        self._known = frozenset(known)
+        self._known_markers = frozenset(known_markers)
         self._command = self._earlier = _Command()
         self._failed: _Command | None = None
         self._followed: _Lines | None = None
@@ -137,19 +143,19 @@ class ProgramOutput:
     def feed(self, line: OutputLine) -> None:
         """Read the next line."""
         text = line.text[:MAX_COLUMNS]
-        name = marker_on_line(line.text)
-        if name is not None:
-            known = validate_marker(name, self._known)
-            reason = MARKER_REASONS.get(known, FailureReason.UNKNOWN)
-            self.marker = SeenMarker(name=known, reason=reason)
+        marker = marker_on_line(line.text)
+        if marker is not None:
+            name = validate_marker(marker, self._known_markers)
+            reason = MARKER_REASONS.get(name, FailureReason.UNKNOWN)
+            self.marker = SeenMarker(name=name, reason=reason)
             self.marker_line = line
         elif _pattern("begins").match(text):
             self._begin()
-        elif ended := _pattern("ended").match(text):
-            code = next(filter(None, ended.groups()))
+        elif end := _pattern("ended").match(text):
+            code = next(filter(None, end.groups()))
             if int(code) and self._failed is None:
                 # The first group is of a whole job, whose failed command isn't named.
-                self._failed = self._deciding if ended[1] else self._command
+                self._failed = self._deciding if end[1] else self._command
                 self._failed.end = line
             self._begin()
         else:
@@ -166,14 +172,15 @@ class ProgramOutput:
         sort = command.errors if is_error else None
         decisive = _pattern("decisive").match(text)
         match = decisive or _pattern("located").match(text)
+        # The order matters: an echo names a test, too, and a harmless line an error.
         has_sort = bool(is_error or match or followed)
         if has_sort and _pattern("echoes").match(text):
             sort = command.echoes if is_error else None
         elif match is not None:
             is_error = is_error or decisive is not None
             sort = command.decisive
-            if match.lastindex:
-                sort = command.of_tests
+            if match.lastindex:  # a group is the name of a test
+                sort = command.test_lines
                 command.add_test(match[match.lastindex])
             self._follow(sort, 1)
         elif _pattern("warned").match(text):
@@ -183,7 +190,7 @@ class ProgramOutput:
             sort = None
         elif followed is not None:
             sort = followed
-        if _pattern("opens").match(text):
+        if _pattern("opens").match(text):  # what is wrong is on the next lines
             sort = sort or command.decisive
             self._follow(sort, int(packaged_table("programs")["opened_lines"]))
         if sort is not None:
@@ -191,12 +198,13 @@ class ProgramOutput:
             command.says_something = command.says_something or is_error
 
     def _follow(self, lines: _Lines, count: int) -> None:
-        """Keep the next lines, too: they go on with this one."""
-        self._followed, self._lines_left = lines, count
+        """Add the next lines, too: they go on with this one."""
+        self._followed = lines
+        self._lines_left = count
         self.wants_all = True
 
     def _take_followed(self) -> _Lines | None:
-        """Return where this line is kept if it goes on with the one before."""
+        """Return where this line belongs if it goes on with the one before."""
         followed = self._followed if self._lines_left else None
         self._lines_left = max(0, self._lines_left - 1)
         self.wants_all = self._lines_left > 0
@@ -204,8 +212,8 @@ class ProgramOutput:
 
     @property
     def _weightier(self) -> _Command:
-        is_later = self._command.weight >= self._earlier.weight
-        return self._command if is_later else self._earlier
+        # The first of several is the biggest: of two alike the later command decides.
+        return max(self._command, self._earlier, key=attrgetter("weight"))
 
     @property
     def _deciding(self) -> _Command:
@@ -213,14 +221,12 @@ class ProgramOutput:
 
     @property
     def has_failed_command(self) -> bool:
-        """Tell whether a CI system says that one of its commands, or the job, has failed."""
+        """Tell whether a CI system says that a command or the job has failed."""
         return self._failed is not None
 
     def decides_after(self, line: OutputLine) -> bool:
-        """Tell whether a line behind this one names a test, or what is known to be an error."""
-        command = self._deciding
-        telling = (*command.of_tests.all, *command.decisive.all)
-        return any(later.number > line.number for later in telling)
+        """Tell whether a later line names a test, or is known to be an error."""
+        return any(later.number > line.number for later in self._deciding.reasons)
 
     @property
     def says_something(self) -> bool:
@@ -229,7 +235,7 @@ class ProgramOutput:
 
     @property
     def failed_tests(self) -> tuple[int, tuple[str, ...]]:
-        """How many tests failed, as far as the runners say so, and those that are named."""
+        """How many tests failed, as far as the runners say so, and their names."""
         command = self._deciding
         if command.failed_count == 0:  # what failed at first has passed in the end
             return 0, ()
@@ -243,11 +249,9 @@ class ProgramOutput:
             last: the last that it printed.
         """
         command = self._deciding
-        lines = command.of_tests.all + command.decisive.all
-        if not lines:
-            lines = command.warnings.all
+        lines = command.reasons or command.warnings.all
         lines += command.errors.all[-MAX_OTHERS:]
-        lines += _last_of_command(last, MAX_OTHERS if command.end else MAX_LAST)
+        lines += _find_last_lines(last, MAX_OTHERS if command.end else MAX_LAST)
         if not lines:
             lines = command.echoes.all[-MAX_OTHERS:]
         if command.end is not None:
@@ -255,18 +259,14 @@ class ProgramOutput:
         return list(dict.fromkeys(lines))
 
 
-def _last_of_command(last: Sequence[OutputLine], count: int) -> list[OutputLine]:
+def _find_last_lines(last: Sequence[OutputLine], count: int) -> list[OutputLine]:
     """Return the last lines of the last command that may say something, backwards."""
     lines: list[OutputLine] = []
     for line in reversed(last):
         if len(lines) == count or _pattern("begins").match(line.text):
             break
-        if not _is_weak(line.text[:MAX_COLUMNS]):
+        text = line.text[:MAX_COLUMNS]
+        is_weak = _pattern("echoes").match(text) or _pattern("harmless").match(text)
+        if not is_weak:
             lines.append(line)
     return lines
-
-
-def _is_weak(text: str) -> bool:
-    """Tell whether a line only follows from another one, or means no error."""
-    is_echo = _pattern("echoes").match(text) is not None
-    return is_echo or _pattern("harmless").match(text) is not None

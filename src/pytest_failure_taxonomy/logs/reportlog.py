@@ -1,4 +1,4 @@
-"""Make a report of what pytest-reportlog writes: one JSON object a line, as things happen.
+"""Make a report of pytest-reportlog's file: one JSON object a line, as things happen.
 
 It is the only foreign format that a dying pytest leaves behind. If the last line,
 `SessionFinish`, is missing, pytest has died or still runs.
@@ -26,7 +26,7 @@ from pytest_failure_taxonomy.taxonomy.words import telling_line
 from pytest_failure_taxonomy.text import safe_text
 
 MAX_LOG_BYTES: Final = 256 * 1024 * 1024
-"""About 100,000 tests. Lines are read one by one, and most of each is dropped at once."""
+"""About 100,000 tests. Lines are read one by one; most of each is dropped at once."""
 NOTE: Final = "made of a pytest-reportlog file: tests that never started are not in it"
 NOTE_OF_DEATH: Final = (
     "the log has no SessionFinish: pytest died or still runs; what it died of, and a "
@@ -64,11 +64,9 @@ def _parse_entry(where: str, line: bytes, *, is_first: bool) -> ForeignObject:
         entry = ForeignObject(parse_json(line))
     except WrongError as error:
         if not is_first and not line.endswith(b"\n"):
-            raise refusal(
-                where,
-                "it is cut off: pytest is writing it, or was stopped while it was",
-                "remove that line, and the others say how far the run has come",
-            ) from None
+            what = "it is cut off: pytest is writing it, or was stopped while it was"
+            right = "remove that line, and the others say how far the run has come"
+            raise refusal(where, what, right) from None
         right = foreign.hint_for(line) or _RIGHT
         raise refusal(where, error.what, right) from None
     if not entry.text(_MARK):
@@ -135,20 +133,17 @@ class _RunningTest:
                 if self.attempts > 1:
                     self.outcome = "flaky"
 
-    def attempted(self, first_start: float | None) -> foreign.Attempted:
+    def describe(self, first_start: float | None) -> foreign.Attempted:
         """Return the test as it is now."""
-        since = None
-        if self.start is not None and first_start is not None:
-            since = max(0.0, self.start - first_start)
         outcome = None if self.is_open else self.outcome
         run = ev.TestRun(
             nodeid=self.nodeid,
             outcome=outcome or "in_flight",
-            start_seconds=since,
+            start_seconds=foreign.seconds_between(first_start, self.start),
             duration_seconds=self.seconds,
             worker=self.worker,
         )
-        return foreign.attempted(
+        return foreign.describe_attempt(
             run,
             self.failed,
             path=self.path or None,
@@ -157,7 +152,7 @@ class _RunningTest:
         )
 
     def in_flight(self) -> ev.InFlightTest:
-        """Return it as a test that was running, in the phase after the last reported."""
+        """Return it as a test that ran, in the phase after the last reported one."""
         return ev.InFlightTest(
             nodeid=self.nodeid,
             phase="teardown" if "call" in self.phases else "call",
@@ -232,34 +227,27 @@ class _Log:
         tests = self._tests.values()
         starts = filter(None, [test.start for test in tests])
         first = min(starts, default=None)
-        duration = None
-        if first is not None:
-            duration = max(0.0, self._stop - first)
         is_finished = self._exit_code is not None
         source = "pytest" if is_finished else "none"
         evidence = foreign.evidence_of_tests(
-            ev.ProcessExit(
-                code=self._exit_code,
-                source=source,
-            ),
-            [test.attempted(first) for test in tests],
+            ev.ProcessExit(code=self._exit_code, source=source),
+            [test.describe(first) for test in tests],
             list(self._collectors.values()),
             rerun=self._rerun,
         )
         in_flight = (test.in_flight() for test in tests if test.is_open)
-        counts = replace(evidence.counts, warnings=self._warnings)
         evidence = replace(
             evidence,
             finished=is_finished,
             in_flight=tuple(in_flight),
-            counts=counts,
+            counts=replace(evidence.counts, warnings=self._warnings),
         )
         return foreign.ForeignRun(
             evidence=evidence,
             content=content,
             pytest_version=self.pytest_version,
-            started_at=foreign.time_from(first, self.path),
-            duration_seconds=duration,
+            started_at=foreign.choose_time(first, self.path),
+            duration_seconds=foreign.seconds_between(first, self._stop),
             notes=(NOTE if is_finished else NOTE_OF_DEATH,),
         )
 
@@ -300,6 +288,7 @@ class _Log:
     def _add_crash(self, entry: ForeignObject) -> None:
         """Add xdist's own report of a test, whose worker has died."""
         nodeid = entry.text("nodeid")
+        # It names the worker in its words alone: the open test is the one that died.
         for test in self._tests.values():
             if test.nodeid == nodeid and test.is_open:
                 break
@@ -324,7 +313,7 @@ class _Log:
 
 
 def _traceback_of(entry: ForeignObject) -> str:
-    """Return the `longrepr` of a report as pytest shows it; it may be a text already."""
+    """Return the `longrepr` of a report as pytest shows it; it may be a text."""
     text = entry.text("longrepr")
     if text:
         return text

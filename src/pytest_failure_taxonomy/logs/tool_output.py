@@ -34,7 +34,7 @@ class Wording(NamedTuple):
     cause: ToolCause
     pattern: re.Pattern[str]
     literal: str
-    """A part of every text that the pattern fits; in small letters where it ignores case."""
+    """A part of every text that the pattern fits; small where it ignores case."""
     beginning: str = ""
     """What it begins with, if any text may follow that."""
     is_vague: bool = False
@@ -65,70 +65,64 @@ class Wording(NamedTuple):
 
 @cache
 def tool_wordings() -> tuple[Wording, ...]:
-    """Return what services and tools say, in their order; the first that fits a line decides."""
-    wordings = [
-        Wording(
-            tool=each.service,
-            cause=cast("ToolCause", each.kind),
-            pattern=re.compile(each.pattern),
-            literal=literal_of(each.pattern),
-            beginning=_before_any_text(each.pattern),
-            is_vague=each.is_vague,
-        )
-        for each in service_wordings()
-    ]
+    """Return what services and tools say; the first that fits a line decides."""
+    wordings = []
+    for service in service_wordings():
+        cause = cast("ToolCause", service.kind)
+        wording = _compile(service.service, cause, service.pattern)
+        wordings.append(wording._replace(is_vague=service.is_vague))
     for row in packaged_table("tools")["wording"]:
+        within = row.get("within", MAX_LINES_AFTER)
         for words in row["patterns"]:
-            pattern = words.removeprefix("~")
-            wording = Wording(
-                tool=row["tool"],
-                cause=row["cause"],
-                pattern=re.compile(pattern),
-                literal=literal_of(pattern),
-                beginning=_before_any_text(pattern),
-                is_vague=words.startswith("~"),
-                within=row.get("within", MAX_LINES_AFTER),
-            )
-            wordings.append(wording)
+            wording = _compile(row["tool"], row["cause"], words.removeprefix("~"))
+            is_vague = words.startswith("~")
+            wordings.append(wording._replace(is_vague=is_vague, within=within))
     return tuple(wordings)
 
 
-def _before_any_text(pattern: str) -> str:
-    """Return the text that a pattern begins with before `.*`; empty if it begins otherwise."""
+def _compile(tool: str, cause: ToolCause, pattern: str) -> Wording:
     beginning, any_text, _ = pattern.partition(".*")
     is_text = any_text and re.escape(beginning).replace("\\ ", " ") == beginning
-    return beginning if is_text else ""
+    return Wording(
+        tool=tool,
+        cause=cause,
+        pattern=re.compile(pattern),
+        literal=literal_of(pattern),
+        beginning=beginning if is_text else "",
+    )
 
 
 _ANY: Final = re.compile(
     "rror|ERROR|ERR!|fatal:|daemon|Podman|Docker|docker|ssh: |Max retries|Credentials"
     "|No solution|Failed|Caused by|Permission denied|key verification|kex_|Retrying"
-    "|not found|No such file|No module|no such file|permission denied|is not recognized|Killed"
-    "|No space|no space|quota|unexpected EOF|onnect|ENOSPC|E: |W: |failed to resolve"
-    "|unable to (?:select|open)|open display|resolve host|name resolution|Missing X"
-    "|ould not |unresolved dep|GemNotFound|dial tcp|unknown revision|matching package"
-    "|Failure to find|Unable to update|failed to fetch|410 Gone|No output has|exceeded"
-    "|xec format|No rule to make|PackageNotFound|NameNotFound|npm ci|lockfile|over its|budget"
-    "|dubious|shutdown signal|pull access|with arch|missing dependencies|onda|Unsatisfiable"
-    "|has timed out|Build timed out|longer than"
-    "|xception|litellm|[Rr]ate.limit|overloaded|[Cc]ontext|oo long|RESOURCE_EXHAUSTED"
-    "|API key|auth credentials|redits|credit balance|usage limit|limit reached|disconnected"
-    "|reduce the length|llama|toomanyrequests|[Pp]atch|new browsers|checksum of ref"
-    "|compute cache key|canceled|Because |Interrupt|xecutable"
-    "|requires|module provides|too many|nterpreter|go\\.(?:sum|mod)|\\^C"
+    "|not found|No such file|No module|no such file|permission denied"
+    "|is not recognized|Killed|No space|no space|quota|unexpected EOF|onnect|ENOSPC"
+    "|E: |W: |failed to resolve|unable to (?:select|open)|open display|resolve host"
+    "|name resolution|Missing X|ould not |unresolved dep|GemNotFound|dial tcp"
+    "|unknown revision|matching package|Failure to find|Unable to update"
+    "|failed to fetch|410 Gone|No output has|exceeded|xec format|No rule to make"
+    "|PackageNotFound|NameNotFound|npm ci|lockfile|over its|budget|dubious"
+    "|shutdown signal|pull access|with arch|missing dependencies|onda|Unsatisfiable"
+    "|has timed out|Build timed out|longer than|xception|litellm|[Rr]ate.limit"
+    "|overloaded|[Cc]ontext|oo long|RESOURCE_EXHAUSTED|API key|auth credentials"
+    "|redits|credit balance|usage limit|limit reached|disconnected|reduce the length"
+    "|llama|toomanyrequests|[Pp]atch|new browsers|checksum of ref|compute cache key"
+    "|canceled|Because |Interrupt|xecutable|requires|module provides|too many"
+    r"|nterpreter|go\.(?:sum|mod)|\^C"
 )
 """What a line has to have that is looked at more closely."""
 _OF_SERVICE: Final = re.compile(
-    "openai|anthropic|litellm|google|groq|together|cohere|mistral|llama|langchain|aytona"
-    "|e2b|modal|runloop|Sandbox|NotEnoughSpace|SnapshotCreation|Error code: |API [Ee]rror"
-    "|API key|Client|Server|lient error|Status|status|RateLimitError|rate.limit|ate limit"
-    "|ier capacity|too many|Too many|oo long|too large|context|tokens|reduce the length"
-    "|overloaded|disconnected|server had an error|ermission|redit|usage limit|limit[.]|quota"
-    "|RESOURCE_EXHAUSTED|ResourceExhausted|exhausted|UNA|DEADLINE|PERMISSION_DENIED"
-    "|INVALID_ARGUMENT|API_KEY|api_key|authentication|uthentication method|OAuth|credentials"
-    "|subscription key|when calling the|_error|_not_found|_exceeded|_active|_reached|_violation"
-    "|_deactivated|_territory|_overloaded|eploymentNotFound|does not exist|not found|hit your"
-    "|RequestsPerDay|rateLimitExceeded|max_new_tokens|Overloaded|Connection"
+    "openai|anthropic|litellm|google|groq|together|cohere|mistral|llama|langchain"
+    "|aytona|e2b|modal|runloop|Sandbox|NotEnoughSpace|SnapshotCreation|Error code: "
+    "|API [Ee]rror|API key|Client|Server|lient error|Status|status|RateLimitError"
+    "|rate.limit|ate limit|ier capacity|too many|Too many|oo long|too large|context"
+    "|tokens|reduce the length|overloaded|disconnected|server had an error|ermission"
+    "|redit|usage limit|limit[.]|quota|RESOURCE_EXHAUSTED|ResourceExhausted|exhausted"
+    "|UNA|DEADLINE|PERMISSION_DENIED|INVALID_ARGUMENT|API_KEY|api_key|authentication"
+    "|uthentication method|OAuth|credentials|subscription key|when calling the|_error"
+    "|_not_found|_exceeded|_active|_reached|_violation|_deactivated|_territory"
+    "|_overloaded|eploymentNotFound|does not exist|not found|hit your|RequestsPerDay"
+    "|rateLimitExceeded|max_new_tokens|Overloaded|Connection"
 )
 """What a line has to have that a service may have said."""
 _RETRIED: Final = re.compile(
@@ -142,20 +136,22 @@ MAX_LINES_AFTER_RETRY: Final = 10
 
 
 @cache
-def _tally() -> LinePattern:
+def _tally_pattern() -> LinePattern:
     """Return what test runners say when they have run tests."""
     return LinePattern(packaged_table("tools")["ran"])
 
 
 @cache
-def _over() -> re.Pattern[str]:
-    """Return patterns that show that a problem was overcome; the group is how its cause begins."""
-    sorts = packaged_table("tools")["over"].items()
-    return re.compile("|".join(f"(?P<{sort}>{'|'.join(said)})" for sort, said in sorts))
+def _overcome_pattern() -> re.Pattern[str]:
+    """Return what shows that a problem was overcome; the group begins its cause."""
+    groups = []
+    for sort, patterns in packaged_table("tools")["over"].items():
+        groups.append(f"(?P<{sort}>{'|'.join(patterns)})")
+    return re.compile("|".join(groups))
 
 
 @cache
-def _again() -> re.Pattern[str]:
+def _retry_pattern() -> re.Pattern[str]:
     """Return how clients say that they ask a service again."""
     return re.compile("|".join(packaged_table("tools")["again"]["patterns"]))
 
@@ -172,27 +168,32 @@ class ToolOutput:
         self._last_tally = 0
         """The number of the last line with a tally of tests."""
         self._installed: re.Pattern[str] | None = None
-        """How a command that was missing shows its version, once somebody has installed it."""
+        """How a missing command shows its version, once somebody has installed it."""
 
     def feed(self, line: OutputLine) -> None:
         """Read the next line."""
-        if _tally().match(line.text[:MAX_COLUMNS]):
+        # Messages are looked for in the tail alone, where they can still be the reason.
+        if _tally_pattern().match(line.text[:MAX_COLUMNS]):
             self._last_tally = line.number
 
     def _read(self, line: OutputLine) -> None:
         """Read a line of the end."""
         text = line.text[:MAX_COLUMNS]
-        has_noted = self._clear is not None or self._vague is not None
-        if has_noted and (over := _over().search(text)):
-            self._forget(str(over.lastgroup))
+        if (self._clear or self._vague) and (over := _overcome_pattern().search(text)):
+            sort = str(over.lastgroup)
+            if self._clear is not None and self._clear[1].cause.startswith(sort):
+                self._clear = None
+            if self._vague is not None and self._vague[1].cause.startswith(sort):
+                self._vague = None
         if self._clear is not None:
-            self._look_whether_over(line, *self._clear)
+            self._forget_if_over(line, *self._clear)
         if _ANY.search(text) is None:
             return
         if _RETRIED.search(text):
             self._retried = line
             return
         wordings = tool_wordings()
+        # Most of the wordings are of services, and few lines can be theirs.
         if _OF_SERVICE.search(text) is None:
             wordings = wordings[len(service_wordings()) :]
         small = text.lower()
@@ -204,18 +205,17 @@ class ToolOutput:
     def _note_wording(
         self, line: OutputLine, wording: Wording, match: re.Match[str]
     ) -> None:
-        """Note what a tool says, in place of what was said before."""
+        """Note what a tool says, in place of its message before."""
         if not wording.is_vague:
-            self._forget_installed()
-        if wording.is_of_service and _again().search(match.string):
+            self._installed = None
+        if wording.is_of_service and _retry_pattern().search(match.string):
             wording = wording._replace(within=MAX_LINES_AFTER_RETRY)
         if name := match.groupdict().get("tool"):
             wording = wording._replace(tool=name)
             if wording.cause in ("command", "module"):
-                bare = re.escape(name.rstrip("0123456789."))
-                self._installed = re.compile(
-                    rf"(?i)(?:^|[\s/(]){bare}(?:[ @-]|==| \()v?\d"
-                )
+                bare = re.escape(name.rstrip("0123456789."))  # python3.12 is python
+                version = rf"(?i)(?:^|[\s/(]){bare}(?:[ @-]|==| \()v?\d"
+                self._installed = re.compile(version)
         if wording.is_vague:
             self._vague = line, wording
         elif self._retried is not None and _NOTHING_FOUND in match.string:
@@ -227,20 +227,10 @@ class ToolOutput:
         else:
             self._clear = line, wording
 
-    def _forget(self, sort: str) -> None:
-        """Forget what was got over, by how its cause begins."""
-        if self._clear is not None and self._clear[1].cause.startswith(sort):
-            self._clear = None
-        if self._vague is not None and self._vague[1].cause.startswith(sort):
-            self._vague = None
-
-    def _forget_installed(self) -> None:
-        self._installed = None
-
-    def _look_whether_over(
+    def _forget_if_over(
         self, line: OutputLine, noted: OutputLine, wording: Wording
     ) -> None:
-        """Forget what a shell has said, if the command is there later, or a Python fails."""
+        """Forget a shell's message if its command is there later, or a Python fails."""
         text = line.text[:MAX_COLUMNS]
         if self._installed is not None and self._installed.search(text):
             self._clear = None
@@ -249,7 +239,7 @@ class ToolOutput:
             self._clear = None
         is_far = line.number > noted.number + wording.within
         if is_far or self._clear is None:
-            self._forget_installed()
+            self._installed = None
 
     def _begin(self) -> None:
         """Forget what an earlier look at the end has found."""
@@ -258,21 +248,18 @@ class ToolOutput:
     def message(self, tail: Tail) -> ToolMessage | None:
         """Return why a tool has failed; `None` if none says so near the end."""
         self._begin()
-        for each in tail.lines:
-            if each.number >= tail.line_count - MAX_LINES_AFTER:
-                self._read(each)
+        for line in tail.lines:
+            if line.number >= tail.line_count - MAX_LINES_AFTER:
+                self._read(line)
         for noted in filter(None, (self._clear, self._vague)):
             line, wording = noted
             last = line
-            if (
-                wording.cause in ("network", "certificate")
-                and self._retried is not None
-            ):
-                last = self._retried
+            if wording.cause in ("network", "certificate"):
+                last = self._retried or line  # it was tried again up to there
             if last.number < tail.line_count - wording.within:
                 continue
-            means = packaged_table("tools")["causes"][wording.cause]
-            before = line.number if means.get("any_stage") else 0
+            meaning = packaged_table("tools")["causes"][wording.cause]
+            before = line.number if meaning.get("any_stage") else 0
             return ToolMessage(
                 tool=wording.tool,
                 cause=wording.cause,

@@ -1,8 +1,9 @@
 """One trial that a harness of agents has left, and the report that can be made of it.
 
-What the trial's tests printed is read as any log. What the harness itself has seen is joined with
-it: the results of tests by name, a time limit, an exception, a patch that can't be applied. The one
-judge says what all of that means. The harness's own words stay beside ours, in our extension.
+The output of the trial's tests is read as any log. What the harness itself has seen is
+joined with it: the results of tests by name, a time limit, an exception, a patch that
+can't be applied. The one judge says what all of that means. The harness's own words
+stay beside ours, in our extension.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ from pytest_failure_taxonomy.text import cap, change_texts, encodable
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.redaction import Redaction
 
-MAX_TOLD: Final = 2_000
-"""Characters of a text of the harness's own that a report keeps."""
-_KEPT: Final = ("harness", "task", "system", "name", "passed", "label")
+MAX_OWN_TEXT: Final = 2_000
+"""Characters of a text of the harness's own that a report has."""
+_REPORTED_FIELDS: Final = ("harness", "task", "system", "name", "passed", "label")
 PASSED: Final = "passed"
 _ELSEWHERE: Final = ev.Environment(
     python="unknown", platform="unknown", pytest="unknown"
@@ -83,7 +84,7 @@ class Trial:
     """What the harness calls the failure."""
     tests: Mapping[str, bool] = MappingProxyType({})
     """Whether it says that a test has passed, by name; nothing where it lists none."""
-    only_told_tests_count: bool = False
+    only_listed_tests_count: bool = False
     """Others may fail: the harness has chosen which ones a system has to pass."""
     bad_scores: Mapping[str, str] = MappingProxyType({})
     """Why a grade is no success, by name; they count where nothing else says why."""
@@ -146,47 +147,41 @@ def report_of(
     Raises:
         LogError: what the tests printed can't be read.
     """
-    seen = _evidence_of_output(trial)
-    alone = judge(seen)
+    printed = _evidence_of_output(trial)
+    alone = judge(printed)
     endings = () if trial.passed else trial.endings
-    joined = _joined(trial, seen, alone, endings)
+    joined = _join(trial, printed, alone, endings)
     if not trial.passed and judge(joined).verdict is None:
-        nothing = Ending(
-            "no reason is known", f"{trial.harness} says `{trial.outcome}`"
-        )
-        joined = _joined(trial, seen, alone, (nothing,))
+        detail = f"{trial.harness} says `{trial.outcome}`"
+        unknown = Ending("no reason is known", detail)
+        joined = _join(trial, printed, alone, (unknown,))
     notes: tuple[str, ...] = ()
     uncounted = joined.counts.failed - len(joined.failures)
-    if trial.only_told_tests_count and uncounted > 0:
+    if trial.only_listed_tests_count and uncounted > 0:
         others = counted(uncounted, "test")
         notes = (f"{others} failed that {trial.harness} does not count",)
     start = trial.started_at
     duration = None
     if start and trial.ended_at:
         duration = (trial.ended_at - start).total_seconds()
-    report = foreign.report_of(
-        foreign.ForeignRun(
-            evidence=joined,
-            content=trial.key,
-            started_at=start or foreign.time_from(None, trial.path),
-            duration_seconds=duration,
-            attempt=ev.Attempt(
-                subtask=trial.task,
-                approach=trial.system,
-            ),
-            notes=notes,
-        ),
-        rootdir=rootdir,
-        environment=_ELSEWHERE,
-        redaction=redaction,
+    run = foreign.ForeignRun(
+        evidence=joined,
+        content=trial.key,
+        started_at=start or foreign.choose_time(None, trial.path),
+        duration_seconds=duration,
+        attempt=ev.Attempt(subtask=trial.task, approach=trial.system),
+        notes=notes,
     )
-    about = {name: getattr(trial, name) for name in _KEPT}
+    report = foreign.report_of(
+        run, rootdir=rootdir, environment=_ELSEWHERE, redaction=redaction
+    )
+    about = {name: getattr(trial, name) for name in _REPORTED_FIELDS}
     about["told"] = dict(trial.own_fields)
     shown = change_texts(
-        about, lambda text: cap(encodable(redaction.redact(text)), MAX_TOLD)
+        about, lambda text: cap(encodable(redaction.redact(text)), MAX_OWN_TEXT)
     )
     report = replace(report, trial=ReportedTrial(**shown))
-    return report, [*_differences(trial, seen, alone, report)]
+    return report, [*_differences(trial, printed, alone, report)]
 
 
 def _evidence_of_output(trial: Trial) -> ev.RunEvidence:
@@ -199,32 +194,31 @@ def _evidence_of_output(trial: Trial) -> ev.RunEvidence:
     if trial.log is None:
         return nothing
     with open_log(trial.log) as chunks:
-        seen = evidence_of_log(chunks, exit_code=trial.exit_code)
+        printed = evidence_of_log(chunks, exit_code=trial.exit_code)
     # Whatever else prints the word "error": the harness has seen the trial pass.
-    if seen is None or (trial.passed and not seen.is_pytest):
+    if printed is None or (trial.passed and not printed.is_pytest):
         return nothing
-    if not (trial.only_told_tests_count and trial.tests):
-        return seen
+    if not (trial.only_listed_tests_count and trial.tests):
+        return printed
     names = set(map(name_of, trial.tests))
-    failures = tuple(
-        failure for failure in seen.failures if name_of(failure.nodeid) in names
+    failures = [
+        failure for failure in printed.failures if name_of(failure.nodeid) in names
+    ]
+    counted_alone = replace(
+        printed,
+        failures=tuple(failures),
+        collection_failures=() if trial.passed else printed.collection_failures,
     )
-    files = () if trial.passed else seen.collection_failures
-    if failures == seen.failures and files == seen.collection_failures:
-        return seen
-    return replace(
-        seen,
-        failures=failures,
-        collection_failures=files,
-        exit=nothing.exit,
-    )
+    if counted_alone == printed:
+        return printed
+    return replace(counted_alone, exit=nothing.exit)
 
 
 def _finding_of(trial: Trial, ending: Ending) -> tuple[Finding, Stage]:
     """Return what the ending of a trial means, and the stage that it ended."""
     table = packaged_table("harnesses")
-    known = {**table["exceptions"], **table.get(trial.harness, {})}
-    kind, stage, *headlines = known.get(ending.label, _UNKNOWN)
+    endings = {**table["exceptions"], **table.get(trial.harness, {})}
+    kind, stage, *headlines = endings.get(ending.label, _UNKNOWN)
     reason = known_kinds()[kind].reason
     if reason is None:
         reason = FailureReason.UNKNOWN
@@ -235,7 +229,7 @@ def _finding_of(trial: Trial, ending: Ending) -> tuple[Finding, Stage]:
     headline = headlines[0] if headlines else None
     if kind in _VAGUE:
         headline = f"{headline or ending.label}: {message}"
-    confidence: Confidence = "certain" if ending.label in known else "likely"
+    confidence: Confidence = "certain" if ending.label in endings else "likely"
     ended = finding(
         kind,
         trial.harness,
@@ -247,37 +241,21 @@ def _finding_of(trial: Trial, ending: Ending) -> tuple[Finding, Stage]:
     return ended, Stage(stage)
 
 
-def _joined(
-    trial: Trial, seen: ev.RunEvidence, alone: Judgement, endings: Sequence[Ending]
+def _join(
+    trial: Trial, printed: ev.RunEvidence, alone: Judgement, endings: Sequence[Ending]
 ) -> ev.RunEvidence:
     """Return the evidence from the output together with the harness's."""
-    findings: list[Finding] = []
-    causes: list[Cause] = []
-    stages: list[Stage] = []
-    for ending in endings:
-        ended, stage = _finding_of(trial, ending)
-        findings.append(ended)
-        stages.append(stage)
-        causes += gather_causes((ended,), stage)
-    end = ev.ProcessExit(code=None, source=trial.harness)
-    joined = replace(
-        seen,
-        settled=tuple(findings),
-        settled_causes=tuple(causes),
-    )
-    if Stage.FINAL_TEST in stages and not seen.finished:
-        joined = replace(joined, finished=True, exit=end)  # the harness has stopped it
-    elif stages and seen.output is None:
-        joined = replace(joined, stage=stages[-1])
+    joined = _add_endings(trial, printed, endings)
     kind = alone.verdict.kind if alone.verdict else ""
-    is_vague = kind in _VAGUE
-    is_silent = is_vague or not kind
+    is_silent = kind in ("", *_VAGUE)
     failed = dict.fromkeys(_failed_tests(trial), "")
-    if is_silent and not any((seen.failures, trial.tests, trial.passed, trial.endings)):
+    has_other_reason = printed.failures or trial.tests or trial.passed or trial.endings
+    if is_silent and not has_other_reason:
+        # Grades are no tests: they speak only where nothing else does.
         failed = dict(trial.bad_scores)
-    known = {name_of(failure.nodeid) for failure in seen.failures}
-    known |= {name_of(failure.nodeid) for failure in seen.collection_failures}
-    missing = [name for name in failed if name_of(name) not in known]
+    names = {name_of(failure.nodeid) for failure in printed.failures}
+    names |= {name_of(failure.nodeid) for failure in printed.collection_failures}
+    missing = [name for name in failed if name_of(name) not in names]
     if missing and not (is_silent or kind.startswith("test.")):
         # Why they did not pass is known: something else kept them from running.
         not_run = (*joined.not_run, *missing)
@@ -285,22 +263,22 @@ def _joined(
         counts = replace(joined.counts, collected=collected)
         return replace(joined, not_run=not_run, counts=counts)
     if missing:
-        why = "and the output does not" if seen.output else "and nothing says why"
+        why = "and the output does not" if printed.output else "and nothing says why"
         words = f"{trial.harness} says that it failed, {why}"
-        failures = [failure for failure in seen.failures if failure.nodeid]
-        nameless = [failure for failure in seen.failures if not failure.nodeid]
-        for name in missing:
-            failure = ev.TestFailure(
-                nodeid=name,
-                phase="call",
-                message=failed[name] or words,
-            )
-            failures.append(failure)
-        # The output may have counted them without their names.
-        failures += nameless[len(missing) :]
-        # Another runner's counts are of the same tests.
-        output = seen.output if seen.is_pytest and not is_vague else None
-        joined = replace(joined, failures=tuple(failures), exit=end, output=output)
+        added = [
+            ev.TestFailure(nodeid=name, phase="call", message=failed[name] or words)
+            for name in missing
+        ]
+        nodeids = [failure for failure in printed.failures if failure.nodeid]
+        nameless = [failure for failure in printed.failures if not failure.nodeid]
+        joined = replace(
+            joined,
+            # The output may have counted them without their names.
+            failures=(*nodeids, *added, *nameless[len(missing) :]),
+            exit=ev.ProcessExit(code=None, source=trial.harness),
+            # Another runner's counts are of the same tests.
+            output=printed.output if printed.is_pytest and kind not in _VAGUE else None,
+        )
     counts = joined.counts
     if trial.tests and not counts.collected:
         passed = sum(trial.tests.values())
@@ -310,26 +288,49 @@ def _joined(
     return replace(joined, counts=counts)
 
 
+def _add_endings(
+    trial: Trial, printed: ev.RunEvidence, endings: Sequence[Ending]
+) -> ev.RunEvidence:
+    """Add how the harness says that the trial ended, and the stage that it ended in."""
+    findings: list[Finding] = []
+    causes: list[Cause] = []
+    stages: list[Stage] = []
+    for ending in endings:
+        ended, stage = _finding_of(trial, ending)
+        findings.append(ended)
+        stages.append(stage)
+        causes += gather_causes((ended,), stage)
+    joined = replace(printed, settled=tuple(findings), settled_causes=tuple(causes))
+    if Stage.FINAL_TEST in stages and not printed.finished:
+        # The harness has stopped the tests.
+        end = ev.ProcessExit(code=None, source=trial.harness)
+        return replace(joined, finished=True, exit=end)
+    if stages and printed.output is None:
+        # Without any output of tests, the trial came no further than this.
+        return replace(joined, stage=stages[-1])
+    return joined
+
+
 def _failed_tests(trial: Trial) -> list[str]:
     """Return the names of the tests that the harness says have failed."""
     return [name for name, passed in trial.tests.items() if not passed]
 
 
 def _differences(
-    trial: Trial, seen: ev.RunEvidence, alone: Judgement, report: FailureReport
+    trial: Trial, printed: ev.RunEvidence, alone: Judgement, report: FailureReport
 ) -> Iterator[Difference]:
-    """Yield where the harness disagrees with the output of its tests, or with our verdict."""
-    # Without pytest's own words, and without an exit code, an output says nothing of success.
-    has_code = seen.exit.code is not None
-    tells = seen.output is not None and (seen.is_pytest or has_code)
-    names = [failure.nodeid for failure in seen.failures]
-    is_listed = all(names) and not seen.collection_failures
+    """Yield where the harness disagrees with its tests' output, or with our verdict."""
+    # Without pytest's own words or an exit code, an output says nothing of success.
+    has_code = printed.exit.code is not None
+    tells = printed.output is not None and (printed.is_pytest or has_code)
+    nodeids = [failure.nodeid for failure in printed.failures]
+    is_listed = all(nodeids) and not printed.collection_failures
     if tells and trial.passed is (alone.verdict is not None):
         if trial.passed or not trial.endings:
             yield Difference("success", trial.outcome, words_of_verdict(alone.verdict))
-    elif tells and trial.tests and seen.is_pytest and seen.finished and is_listed:
+    elif tells and trial.tests and printed.is_pytest and printed.finished and is_listed:
         failed = set(map(name_of, _failed_tests(trial)))
-        shown = set(map(name_of, names))
+        shown = set(map(name_of, nodeids))
         theirs = ", ".join(sorted(failed - shown))
         ours = ", ".join(sorted(shown - failed))
         if theirs or ours:

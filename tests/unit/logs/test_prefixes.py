@@ -8,7 +8,7 @@ import pytest
 
 from pytest_failure_taxonomy.logs.log_answer import ANSWERS, classify_log
 from pytest_failure_taxonomy.logs.log_lines import chunks_of_text
-from pytest_failure_taxonomy.logs.prefixes import MIN_LINES, prefixes, without_prefixes
+from pytest_failure_taxonomy.logs.prefixes import MIN_LINES, prefixes, remove_prefixes
 
 OUTPUT: Final = """\
 ============================= test session starts ==============================
@@ -88,7 +88,7 @@ def test_a_line_without_the_prefix_keeps_its_place() -> None:
 )
 def test_what_is_no_prefix(log: str) -> None:
     """Levels of errors, numbers that count, tables, and what few lines have."""
-    assert b"".join(without_prefixes([log.encode()])) == log.encode()
+    assert b"".join(remove_prefixes([log.encode()])) == log.encode()
 
 
 def test_each_shape_has_an_example() -> None:
