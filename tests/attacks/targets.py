@@ -122,7 +122,7 @@ def faces(data: bytes, folder: Path) -> None:
         loaded = as_json(report)
         for name in FORMATS:
             render(name, decode_report(loaded))
-        assert render_for_agents(decode_report(loaded)).startswith("format: ")
+        assert render_for_agents(decode_report(loaded)).startswith("verdict: ")
 
 
 def junit(data: bytes, folder: Path) -> None:

@@ -168,7 +168,7 @@ def test_a_run_of_an_agent_that_gave_up_says_how_to_go_on(recover: Recover) -> N
     agent = ["sh", "-c", "echo '[GZA_FAILURE:MAX_TURNS]'; exit 1"]
     run = ["run", "--stage", "agent_run", "--report", "r.json", "--", *agent]
     subprocess.run([*ours, *run], check=False, capture_output=True)
-    for words, line in (([], step), (["--format", "agent"], f"try: {step}")):
+    for words, line in (([], step), (["--format", "agent"], f"  try: {step}")):
         command = [*ours, "show", *words, "r.json"]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         assert line in done.stdout.splitlines()

@@ -22,7 +22,7 @@ CLI: Final = (sys.executable, "-m", "pytest_failure_taxonomy")
 LOG: Final = "failure-report.log"
 PYTEST: Final = "python -m pytest -p no:cacheprovider -p failure_taxonomy"
 """How the commands of an answer begin."""
-GREEN: Final = "no failure (1 passed); all output: failure-report.log\n"
+GREEN: Final = "verdict: no failure (1 passed); all output: failure-report.log\n"
 
 
 def run_for(
@@ -156,9 +156,7 @@ def test_what_is_not_ours_stays(tmp_path: Path, what: str) -> None:
     before = log.lstat()
     env = {"TMPDIR": str(tmp_path)}
     run = run_for(project, "def test_it(): pass\n", "--for=agent", env=env)
-    named = Path(
-        run.stdout.rstrip().removeprefix("no failure (1 passed); all output: ")
-    )
+    named = Path(run.stdout.rstrip().removeprefix(GREEN.removesuffix(f"{LOG}\n")))
     assert named.parent == tmp_path
     assert "1 passed in" in named.read_text("utf-8")
     assert target.read_text("utf-8") == "# mine\n"
@@ -533,6 +531,7 @@ def test_a_green_run_that_a_hook_made(tmp_path: Path) -> None:
     )
     run = run_for_agent(tmp_path, "def test_hidden():\n    assert 0\n")
     assert run.stdout == (
-        "no failure (1 passed); not by the tests: conftest.py:5 (pytest_runtest_makereport) "
-        "hid what failed: test_it.py::test_hidden; all output: failure-report.log\n"
+        "verdict: no failure (1 passed); note: not by the tests: conftest.py:5 "
+        "(pytest_runtest_makereport) hid what failed: test_it.py::test_hidden; "
+        "all output: failure-report.log\n"
     )

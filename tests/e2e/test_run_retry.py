@@ -349,7 +349,9 @@ def test_agents_are_told(tmp_path: Path, service: LateService) -> None:
     run = retry(service, tmp_path, NEEDS_SERVICE, options=options)
     assert run.status == 0
     (line,) = run.stdout.splitlines()
-    assert line.startswith("no failure (3 passed, 2 flaky); 2 tests passed on retry 1")
+    assert line.startswith(
+        "verdict: no failure (3 passed, 2 flaky); 2 tests passed on retry 1"
+    )
     assert line.count("passed on retry") == 1
     output = (tmp_path / "failure-report.log").read_text("utf-8")
     assert "2 failed, 1 passed" in output

@@ -1499,7 +1499,7 @@ def check(
     for text in (faces["agent"], page):
         check_order(text, done)
     if row.retryable is not None:
-        assert ("try: retry" in faces["agent"]) is row.retryable
+        assert ("  try: retry" in faces["agent"]) is row.retryable
 
 
 def check_order(text: str, done: Finished) -> None:

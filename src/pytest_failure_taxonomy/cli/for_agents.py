@@ -25,7 +25,6 @@ from pytest_failure_taxonomy.system.files import CAREFUL, read_file
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.words import seconds_words
 
-_MOST_NOTES: Final = 3
 _VARIABLE: Final = "FAILURE_TAXONOMY_FOR"
 _ENDED: Final = layout.COUNTERS.index("rerun")
 """How many counters are of tests that have ended."""
@@ -83,22 +82,11 @@ class OutputLog:
 
     def answer(self, report: FailureReport) -> None:
         """Print the answer for agents; one line if nothing failed."""
-        from pytest_failure_taxonomy.faces.brief import render_brief
-        from pytest_failure_taxonomy.report.summary import (
-            notes_of,
-            retry_notes,
-            summarise,
-        )
+        from pytest_failure_taxonomy.faces import agent
 
-        shown = path_from(Path.cwd(), self.path)
-        if report.verdict is None:
-            # The headline has the other notes.
-            shown_notes = len(report.notes) + len(retry_notes(report))
-            found = notes_of(report)[shown_notes:][:_MOST_NOTES]
-            words = "; ".join((summarise(report).headline, *found))
-            answer(f"{words}; all output: {shown}\n")
-        else:
-            answer(render_brief(report, str(shown), os.getcwd()))
+        here = Path.cwd()
+        shown = path_from(here, self.path)
+        answer(agent.render(report, log=str(shown), folder=str(here)))
 
 
 def path_from(folder: Path, path: Path) -> Path:

@@ -56,11 +56,8 @@ def describe_run(report: FailureReport, number: int | None = None) -> Fields:
 
 def describe_commands(report: FailureReport, number: int | None = None) -> Fields:
     """Return the commands of a run; with a number, that of this cause."""
-    run, causes = reproduction_of(report), summarise(report).causes
-    tests = report.in_flight
-    if number is not None:
-        causes, tests = causes[number - 1 : number], ()
-    commands = filter(_is_whole, agent.commands_of(run, causes, tests))
+    run = reproduction_of(report)
+    commands = filter(_is_whole, agent.commands_of(report, number))
     return {"folder": run.folder, "commands": fitting(commands), "missing": run.missing}
 
 

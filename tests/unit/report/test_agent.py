@@ -1,8 +1,9 @@
-"""`show --format agent`: a stable format, never longer than an agent has room for."""
+"""The answer for agents: a stable format, never longer than an agent has room for."""
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,7 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.cli.main import main
-from pytest_failure_taxonomy.faces.agent import MAX_WEIGHT, SECTIONS, render
+from pytest_failure_taxonomy.faces.agent import (
+    MAX_WEIGHT,
+    render,
+    render_cause,
+    render_commands,
+)
 from pytest_failure_taxonomy.report.load import decode_report
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
@@ -53,75 +59,107 @@ E       assert 3 == 4
 shop/checks.py:{line}: AssertionError"""
 
 
-def sections_of(text: str) -> dict[str, list[str]]:
-    """Return the sections of an answer; a section is what begins in the first column."""
-    found: dict[str, list[str]] = {}
-    lines: list[str] = []
+OURS: Final = re.compile(
+    r"verdict: |\d+\. |and \d+ more cause|in flight: |stalled: |run these in: |without: "
+    r"|  \(cut\)$"
+)
+"""How lines begin that are not indented."""
+
+
+def entries_of(text: str) -> list[list[str]]:
+    """Return the lines of an answer, of which each begins an entry that is not indented."""
+    entries: list[list[str]] = []
     for line in text.splitlines():
-        if line[:1].isspace():
-            lines.append(line)
+        if line[:1] == " " and line != "  (cut)":
+            entries[-1].append(line)
         else:
-            name, colon, head = line.partition(":")
-            assert colon, line
-            assert name not in found, f"{name} stands twice"
-            lines = found[name] = [head.strip()]
-    return found
+            assert OURS.match(line), line
+            entries.append([line])
+    return entries
 
 
-def read_answer(report: dict[str, Any]) -> dict[str, list[str]]:
-    """Return the sections of the answer for a report, all of which are there, in their order."""
-    sections = sections_of(render(decode_report(report)))
-    assert tuple(sections) == SECTIONS
-    return sections
+def read_answer(report: dict[str, Any]) -> list[list[str]]:
+    """Return the entries of the answer for a report, the verdict first."""
+    entries = entries_of(render(decode_report(report)))
+    assert entries[0][0].startswith("verdict: ")
+    return entries
 
 
-def test_a_failing_test() -> None:
-    """The whole answer for one plain failure, as an agent reads it."""
+def causes_in(report: dict[str, Any]) -> list[list[str]]:
+    """Return the entries of the causes."""
+    return [lines for lines in read_answer(report) if lines[0][:1].isdigit()]
+
+
+def one_failure() -> tuple[dict[str, Any], str]:
+    """Return the report of one plain failure, and the answer about it after its verdict."""
     run = make_run(
         failures=(make_failure(),), counts=Counts(collected=3, passed=2, failed=1)
     )
     report = make_report(run)
     what = report["causes"][0]["what"]
-    assert render(decode_report(report)) == (
-        "format: 2\n"
-        f"verdict: {report['verdict']['message']}\n"
-        "  is: TESTS_FAILED test.failed\n"
-        "  charge to: subject\n"
-        "  confidence: certain\n"
-        "  exit code: 1 (TESTS_FAILED)\n"
-        "  tests: 1 failed, 2 passed\n"
-        "  run: began 2026-01-31 12:00:00 UTC: pytest --failure-taxonomy tests\n"
-        "try: change the code before you run it again: unchanged code fails again\n"
-        "  retry helps: no\n"
-        "  failure type: VERIFICATION_FAILED\n"
-        "failures: 1, causes: 1\n"
-        f"  1. 1 x {what}\n"
-        "     is: TESTS_FAILED test.failed\n"
-        "     test: tests/test_cart.py::test_total\n"
-        "     at: tests/test_cart.py:7\n"
-        "     charge to: subject\n"
-        "     |     def test_total():\n"
-        "     | >       assert 3 == 4\n"
-        "     | E       assert 3 == 4\n"
-        "changed: not known (the run used no history)\n"
-        "in flight: none\n"
-        "reproduce: in /home/user/shop\n"
-        "  pytest tests/test_cart.py::test_total\n"
-    )
     assert "assert 3 == 4" in what
+    return report, (
+        f"1. {what}\n   > assert 3 == 4\n   pytest tests/test_cart.py::test_total\n"
+    )
 
 
-def test_what_mends_it() -> None:
+def test_a_failing_test() -> None:
+    """The whole answer for one plain failure, as an agent reads it."""
+    report, cause = one_failure()
+    assert render(decode_report(report)) == (
+        "verdict: 1 of 3 tests failed\n"
+        "  retry helps: no\n"
+        "  is: TESTS_FAILED test.failed; charge to: subject\n"
+        "  failure type: VERIFICATION_FAILED\n"
+        "  confidence: certain\n"
+        "  try: change the code before you run it again: unchanged code fails again\n"
+        "  exit code: 1 (TESTS_FAILED)\n"
+        "  run: began 2026-01-31 12:00:00 UTC: pytest --failure-taxonomy tests\n"
+        "  format: 3\n"
+        f"{cause}"
+        "run these in: /home/user/shop\n"
+    )
+
+
+def test_a_failing_test_of_the_agents_own_command() -> None:
+    """Which run it was is known then, and where; what is usual is not said."""
+    report, cause = one_failure()
+    answer = render(decode_report(report), log="x.log", folder="/home/user/shop")
+    head = "verdict: 1 of 3 tests failed\n  retry helps: no; output: x.log\n"
+    assert answer == head + cause
+
+
+def test_all_of_one_cause() -> None:
+    """It has the codes, the owner, all tests, and the traceback as pytest shows it."""
+    report, cause = one_failure()
+    report["causes"][0]["owner"] = "project"
+    assert render_cause(decode_report(report), 1) == (
+        "cause: 1 of 1\n"
+        f"  key: {report['causes'][0]['key']}\n"
+        "  is: TESTS_FAILED test.failed; charge to: subject\n"
+        "  owner: project\n"
+        f"{cause}"
+        "tests: 1\n"
+        "  tests/test_cart.py::test_total\n"
+        "run these in: /home/user/shop\n"
+        "traceback:\n"
+        "      def test_total():\n"
+        "  >       assert 3 == 4\n"
+        "  E       assert 3 == 4\n"
+    )
+
+
+def test_what_fixes_it() -> None:
     """A command is said before the causes, and with its own; nothing contradicts it."""
     report = make_report(make_run(failures=(make_failure(),)))
     report["causes"][0]["fix"] = "pip install cachetools"
-    answer = read_answer(report)
-    assert answer["try"][0] == "apply the fix, then run again: pip install cachetools"
-    assert "  fix: pip install cachetools" in answer["try"]
-    assert "     fix: pip install cachetools" in answer["failures"]
+    verdict, cause, _ = read_answer(report)
+    step = "  try: apply the fix, then run again: pip install cachetools"
+    assert step in verdict
+    assert cause[1] == "   fix: pip install cachetools"
     for retryable, words in ((True, "yes"), (False, "no"), (None, "not known")):
         report["verdict"]["retryable"] = retryable
-        lines = read_answer(report)["try"]
+        lines = read_answer(report)[0]
         assert f"  retry helps: {words}" in lines
         assert not any("hint" in line or "approach" in line for line in lines)
 
@@ -131,11 +169,11 @@ def test_what_it_could_also_be() -> None:
     end = ProcessExit(code=-9, signal="SIGKILL", source="supervisor")
     report = make_report(make_run(exit=end, finished=False))
     assert report["verdict"]["kind"] in report["verdict"]["ambiguous"]
-    lines = read_answer(report)["verdict"]
-    assert "  is: TIMEOUT process.killed" in lines
-    assert "  could also be: process.oom" in lines
+    verdict = read_answer(report)[0]
+    assert any(line.startswith("  is: TIMEOUT process.killed; ") for line in verdict)
+    assert "  could also be: process.oom" in verdict
     report["verdict"]["ambiguous"] = ["process.killed"]
-    assert not any("could also be" in line for line in read_answer(report)["verdict"])
+    assert not any("could also be" in line for line in read_answer(report)[0])
 
 
 @pytest.mark.parametrize(
@@ -158,117 +196,123 @@ def test_the_owner_is_that_of_the_cause(owner: str | None, words: str) -> None:
         "line": 1,
     }
     report["causes"][0]["owner"] = owner
-    said = [line.strip() for line in render(decode_report(report)).splitlines()]
+    answer = render_cause(decode_report(report), 1)
+    said = [line.strip() for line in answer.splitlines()]
     assert [line for line in said if "owner:" in line] == [words]
 
 
 def test_a_run_without_a_failure() -> None:
-    """Every section is there, and has nothing to say."""
-    assert {
-        name: lines[0] for name, lines in read_answer(make_report(make_run())).items()
-    } == {
-        "format": "2",
-        "verdict": "no failure",
-        "try": "nothing to do",
-        "failures": "none",
-        "changed": "not known (the run used no history)",
-        "in flight": "none",
-        "reproduce": "no single test",
-    }
+    """It is one line, which also says which run it was."""
+    report = decode_report(make_report(make_run()))
+    began = "run: began 2026-01-31 12:00:00 UTC: pytest --failure-taxonomy tests"
+    assert render(report) == (
+        f"verdict: no failure (1 passed); exit code: 0 (OK); {began}; format: 3\n"
+    )
+    own = render(report, log="x.log", folder="/home/user/shop")
+    assert own == "verdict: no failure (1 passed); all output: x.log\n"
 
 
 def test_everything_that_failed() -> None:
-    """Session errors are among the failures; also what ran and what never started is told."""
-    answer = read_answer(make_report())
-    assert any("KeyError: 'x'" in line for line in answer["failures"])
-    assert any("tests/test_gone.py" in line for line in answer["failures"])
-    assert any("2 not run" in line for line in answer["verdict"])
-    assert answer["in flight"] == [
-        "1 test",
-        "  tests/test_slow.py::test_it (setup, for 1.5 s)",
-    ]
-    assert "  pytest tests/test_slow.py::test_it" in answer["reproduce"]
+    """Session errors are among the causes; what ran at the end and what never started is said."""
+    report = make_report()
+    verdict, *_ = read_answer(report)
+    sentences = [lines[0] for lines in causes_in(report)]
+    assert any("KeyError: 'x'" in line for line in sentences)
+    assert any("tests/test_gone.py" in line for line in sentences)
+    left = "  in flight: tests/test_slow.py::test_it (setup, 1.5 s); not run: 2 of 9 "
+    assert any(line.startswith(left) for line in verdict)
+    commands = [line for lines in causes_in(report) for line in lines[1:]]
+    assert "   pytest tests/test_slow.py::test_it" in commands
+
+
+STALL: Final = Stall(
+    state="blocked", seconds=61.0, where="acquire (a.py:6)", stack="a.py:6"
+)
+STALLED: Final = InFlightTest(
+    nodeid="a.py::t",
+    phase="call",
+    elapsed_seconds=62.0,
+    stall=STALL,
+    output="one\ntwo\nthree\n",
+)
+IN_FLIGHT: Final = [
+    "in flight: a.py::t (call, 1 min 2 s)",
+    "  blocked in acquire (a.py:6) for 1 min 1 s",
+    "  printed: two",
+    "  printed: three",
+]
 
 
 def test_a_stalled_run_that_died() -> None:
-    """Where it was stalled and what it printed last is told of the test that was running."""
-    stall = Stall(
-        state="blocked", seconds=61.0, where="acquire (a.py:6)", stack="a.py:6"
-    )
+    """Where it was stalled and what it printed last is said of the test that was running."""
     run = make_run(
         finished=False,
         exit=ProcessExit(code=143, signal="SIGTERM", source="watcher", observed=True),
-        in_flight=(
-            InFlightTest(
-                nodeid="a.py::t",
-                phase="call",
-                elapsed_seconds=62.0,
-                stall=stall,
-                output="one\ntwo\nthree\n",
-            ),
-        ),
-        stalls=(SeenStall(what="session", stall=stall),),
+        in_flight=(STALLED,),
+        stalls=(SeenStall(what="session", stall=STALL),),
     )
-    answer = read_answer(make_report(run, completeness="reconstructed"))
-    assert "blocked in acquire (a.py:6)" in answer["verdict"][0]
-    assert "  is: TIMEOUT test.stalled" in answer["verdict"]
-    assert "  ended by: SIGTERM" in answer["verdict"]
-    assert answer["try"][0] == "retry the same run: it can pass"
-    assert answer["in flight"] == [
-        "1 test",
-        "  a.py::t (call, for 1 min 2 s)",
-        "     blocked in acquire (a.py:6) for 1 min 1 s",
-        "     printed: two",
-        "     printed: three",
-        "  stalled: session",
-        "     blocked in acquire (a.py:6) for 1 min 1 s",
-    ]
-    assert answer["reproduce"][1:] == ["  pytest a.py::t"]
+    report = make_report(run, completeness="reconstructed")
+    verdict, cause, *_, tests, session, where = read_answer(report)
+    assert "blocked in acquire (a.py:6)" in cause[0]
+    assert "  is: TIMEOUT test.stalled; charge to: ambiguous" in verdict
+    assert "  ended by: SIGTERM" in verdict
+    assert "  try: retry the same run: it can pass" in verdict
+    assert "  this report is reconstructed or merged; it may lack details" in verdict
+    assert cause[-1] == "   pytest a.py::t"
+    assert tests == IN_FLIGHT
+    assert session == ["stalled: session: blocked in acquire (a.py:6) for 1 min 1 s"]
+    assert where == ["run these in: /home/user/shop"]
+
+
+def test_a_test_that_ran_at_the_end_and_is_no_cause() -> None:
+    """It has its phase and its command, which is whole whatever its length."""
+    name = "x" * 300
+    first, other = (
+        InFlightTest(nodeid=f"a.py::{text}", phase="setup", elapsed_seconds=None)
+        for text in ("t", name)
+    )
+    run = make_run(finished=False, in_flight=(first, other))
+    entries = read_answer(make_report(run, completeness="reconstructed"))
+    (lines,) = [lines for lines in entries if lines[0].startswith("in flight: ")]
+    assert lines[0].endswith("… (setup)")
+    assert lines[1:] == [f"   failure-taxonomy run -- pytest a.py::{name}"]
 
 
 def test_a_report_that_is_running() -> None:
-    """An agent is told to wait, or how to complete it."""
+    """An agent is asked to wait, or is told how to complete it."""
     report = make_report(
         make_run(finished=False, exit=NO_EXIT, counts=Counts()), completeness="running"
     )
     assert report["verdict"]["kind"] == "process.vanished"
-    answer = read_answer(report)
-    for name in ("verdict", "failures", "changed", "in flight"):
-        assert answer[name][0] == "not known yet"
-    assert "  tests: not known yet" in answer["verdict"]
-    assert not any("is:" in line for line in answer["verdict"])
-    assert answer["try"][0] == "wait, or complete the report"
-    assert "failure-taxonomy finalize REPORT" in answer["try"][1]
+    (head, *lines), where = read_answer(report)
+    assert head == "verdict: not known yet"
+    words = "pytest still runs; if it has died: failure-taxonomy finalize REPORT"
+    assert lines[0] == f"  {words}"
+    assert not any("is:" in line or "retry" in line for line in lines)
+    assert where == ["run these in: /home/user/shop"]
 
 
 def test_a_running_report_that_says_what_stalls() -> None:
-    """What is known is told, and that the run has not ended is no cause of anything."""
-    stall = Stall(
-        state="blocked", seconds=61.0, where="acquire (a.py:6)", stack="a.py:6"
-    )
-    test = InFlightTest(
-        nodeid="a.py::t", phase="call", elapsed_seconds=62.0, stall=stall
-    )
-    run = make_run(finished=False, exit=NO_EXIT, in_flight=(test,))
-    answer = read_answer(make_report(run, completeness="running"))
-    assert "  is: TIMEOUT test.stalled" in answer["verdict"]
-    assert answer["failures"][0] == "1, causes: 1"
-    assert answer["in flight"][0] == "1 test"
+    """What is known is said, and that the run has not ended is no cause of anything."""
+    run = make_run(finished=False, exit=NO_EXIT, in_flight=(STALLED,))
+    report = make_report(run, completeness="running")
+    verdict, _, tests, _ = read_answer(report)
+    assert verdict[0] == "verdict: not known yet"
+    assert "  is: TIMEOUT test.stalled; charge to: ambiguous" in verdict
+    assert len(causes_in(report)) == 1
+    assert tests == IN_FLIGHT
 
 
-def test_how_long_ago_it_was() -> None:
+@pytest.mark.parametrize("failures", [(), (make_failure(),)])
+def test_how_long_ago_it_was(failures: tuple[Any, ...]) -> None:
     """A tool that is asked says it; without the time of now the same report is the same answer."""
-    report = make_report(make_run())
-    assert (
-        "\n  run: began 2026-01-31 12:00:00 UTC: pytest --failure-taxonomy tests\n"
-        in render(decode_report(report))
-    )
+    report = decode_report(make_report(make_run(failures=failures)))
+    command = "pytest --failure-taxonomy tests"
+    assert f" run: began 2026-01-31 12:00:00 UTC: {command}" in render(report)
     now = datetime(2026, 1, 31, 13, 30, tzinfo=UTC)
-    assert " UTC, 1 h 30 min ago: pytest --failure-taxonomy tests\n" in render(
-        decode_report(report), now=now
-    )
+    assert f" UTC, 1 h 30 min ago: {command}" in render(report, now=now)
     earlier = datetime(2026, 1, 31, tzinfo=UTC)  # by a clock that differs
-    assert " UTC, 0 ms ago: " in render(decode_report(report), now=earlier)
+    assert " UTC, 0 ms ago: " in render(report, now=earlier)
 
 
 def test_what_changed() -> None:
@@ -289,17 +333,13 @@ def test_what_changed() -> None:
         "flaky_failures": 0,
         "flaky_runs": 0,
     }
-    decode_report(report)
-    answer = read_answer(report)
-    assert answer["changed"] == [
-        "1 came back",
-        f"  commit: {'c' * 40} on main, with uncommitted changes",
-        f"  its tests last passed at: {'a' * 40}",
-    ]
-    assert (
-        "     history: came back, first seen 2026-01-02, 4 earlier runs"
-        in answer["failures"]
-    )
+    report["causes"][0]["history"]["distributions_changed"] = ["x 1.0 -> 2.0"]
+    verdict, cause, _ = read_answer(report)
+    assert "failed [came back, first seen 2026-01-02" in verdict[0]
+    assert f"  commit: {'c' * 40}, with uncommitted changes" in verdict
+    assert "   history: came back, first seen 2026-01-02, 4 earlier runs" in cause
+    assert f"   last passed at {'a' * 12}" in cause
+    assert "   since the last pass: x 1.0 -> 2.0" in cause
 
 
 def test_the_telling_lines_of_a_long_traceback() -> None:
@@ -317,19 +357,21 @@ def test_the_telling_lines_of_a_long_traceback() -> None:
         )
         for number in range(7)
     )
-    answer = read_answer(make_report(make_run(failures=failures)))["failures"]
-    assert answer[0] == "7, causes: 7"
-    text = "\n".join(answer)
-    assert text.count("     | >       assert found == 4") == 7
-    assert text.count("     | E       assert 3 == 4") == 7
-    assert "     | shop/checks.py:1: AssertionError" in text
-    assert "     | ..." in text
-    assert text.count("     is: TESTS_FAILED") == 7
-    assert "  (cut)" not in answer
+    report = make_report(make_run(failures=failures))
+    causes = causes_in(report)
+    assert len(causes) == 7
+    for lines in causes:
+        assert "   > tests/test_cart.py:7: check(3)" in lines
+        assert "   > assert found == 4" in lines
+    for number in range(7):
+        code = render_cause(decode_report(report), number + 1).partition("traceback:")
+        assert "\n  >       assert found == 4\n  E       assert 3 == 4\n" in code[2]
+        assert "line_399 = compute(399)" not in code[2]
+        assert f"\n  shop/checks.py:{number + 1}: AssertionError" in code[2]
 
 
-def test_forty_causes_are_all_told() -> None:
-    """Each has its place and its fix before any has a traceback; a long sentence is shortened."""
+def test_forty_causes_are_all_shown() -> None:
+    """Each has its place and its command before any code; a long sentence is shortened."""
     failures = tuple(
         make_failure(
             nodeid=f"tests/test_cart.py::test_{number}",
@@ -341,14 +383,12 @@ def test_forty_causes_are_all_told() -> None:
         )
         for number in range(40)
     )
-    answer = read_answer(make_report(make_run(failures=failures)))["failures"]
-    assert answer[0] == "40, causes: 40"
-    sentences = [line for line in answer[1:] if line[2:3].isdigit()]
-    assert len(sentences) == 40
-    for number in range(40):
-        assert any(f"(shop/checks.py:{number + 1})" in line for line in sentences)
-    assert not any("|" in line for line in answer)
-    assert all("word" in line for line in sentences)
+    causes = causes_in(make_report(make_run(failures=failures)))
+    assert len(causes) == 40
+    for number, (sentence, *lines) in enumerate(causes):
+        assert f"(shop/checks.py:{number + 1})" in sentence
+        assert "word" in sentence
+        assert lines[-1] == f"   pytest tests/test_cart.py::test_{number}"
 
 
 def test_the_code_of_libraries_is_left_out() -> None:
@@ -359,28 +399,30 @@ def test_the_code_of_libraries_is_left_out() -> None:
         "E       KeyError: 'x'\n\n/usr/lib/python3.12/json/load.py:40: KeyError"
     )
     report = make_report(make_run(failures=(make_failure(traceback=traceback),)))
-    code = [line for line in read_answer(report)["failures"] if "|" in line]
-    assert code == [
-        "     | >       raise KeyError(path)",
-        "     | E       KeyError: 'x'",
-        "     | /usr/lib/python3.12/json/load.py:40: KeyError",
-    ]
+    (lines,) = causes_in(report)
+    assert not any(">" in line for line in lines)
+    code = render_cause(decode_report(report), 1).partition("traceback:\n")[2]
+    assert code == (
+        "  >       raise KeyError(path)\n"
+        "  E       KeyError: 'x'\n"
+        "  /usr/lib/python3.12/json/load.py:40: KeyError\n"
+    )
 
 
 def test_a_long_diff_is_cut_from_its_end() -> None:
     """What was raised stands before what differs, of which the first lines are shown."""
     diff = "\n".join(f"E         line {number}" for number in range(900))
     traceback = (
-        f"    def test_total():\n>       assert a == b\nE       assert 1 == 2\n{diff}"
+        f"    def test_total():\n>       assert a == b\nE       assert 3 == 4\n{diff}"
     )
     report = make_report(make_run(failures=(make_failure(traceback=traceback),)))
-    code = [line for line in read_answer(report)["failures"] if "|" in line]
-    assert code[:4] == [
-        "     | ...",
-        "     | >       assert a == b",
-        "     | E       assert 1 == 2",
-        "     | E         line 0",
-    ]
+    (lines,) = causes_in(report)
+    assert lines[1:3] == ["   > assert a == b", "   E   line 0"]
+    assert lines[-2:] == ["   E …", "   pytest tests/test_cart.py::test_total"]
+    code = render_cause(decode_report(report), 1).partition("traceback:\n")[2]
+    assert code.startswith(
+        "  >       assert a == b\n  E       assert 3 == 4\n  E         line 0\n"
+    )
 
 
 HOSTILE: Final = (
@@ -504,20 +546,26 @@ def weight(text: str) -> int:
 )  # fmt: skip
 @given(report=reports())
 def test_no_report_makes_it_longer(report: dict[str, Any]) -> None:
-    """It has at most 2,000 tokens, the verdict first, and no section that a text has made."""
-    text = render(decode_report(report))
-    assert text == render(decode_report(report))
-    assert weight(text) <= MAX_WEIGHT <= 8_000
-    assert len(text) <= 8_000
-    assert text.startswith("format: 2\nverdict: ")
-    assert tuple(sections_of(text)) == SECTIONS
-    assert all(each == "\n" or each.isprintable() for each in text if each.isascii())
-    text.encode("utf-8")
-    commands = sections_of(text)["reproduce"][1:]
-    commands = [line for line in commands if not line.startswith("  without: ")]
-    for line in commands if commands[-1:] != ["  (cut)"] else commands[:-1]:
-        words = shlex.split(line)
-        assert words[: words.index("pytest")] in ([], ["failure-taxonomy", "run", "--"])
+    """It has at most 2,000 tokens, the verdict first, and no line that a text has made."""
+    loaded = decode_report(report)
+    text = render(loaded)
+    assert text == render(loaded)
+    answers = [text, render(loaded, log="x.log", folder="/x")]
+    answers += [render_cause(loaded, 1)] if loaded.causes else []
+    for answer in answers:
+        assert weight(answer) <= MAX_WEIGHT <= 8_000
+        assert len(answer) <= 8_000
+        ascii_only = (sign for sign in answer if sign.isascii())
+        assert all(sign == "\n" or sign.isprintable() for sign in ascii_only)
+        answer.encode("utf-8")
+    causes = [lines for lines in read_answer(report) if lines[0][:1].isdigit()]
+    numbers = [lines[0].partition(".")[0] for lines in causes]
+    assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
+    for line in render_commands(loaded).splitlines():
+        if line.startswith("   "):
+            words = shlex.split(line)
+            before = words[: words.index("pytest")]
+            assert before in ([], ["failure-taxonomy", "run", "--"])
 
 
 def test_a_thousand_failures() -> None:
@@ -530,18 +578,15 @@ def test_a_thousand_failures() -> None:
         )
         for number in range(1_000)
     )
-    sections = read_answer(make_report(make_run(failures=failures)))
-    answer = sections["failures"]
-    count, causes = answer[0].split(", causes: ")
-    assert (count, int(causes) >= 50) == ("1000", True)
-    assert (
-        answer[-1]
-        == f"  and {int(causes) - 40} more causes: failure-taxonomy show --all REPORT"
-    )
-    numbers = [line.split()[0] for line in answer[1:] if line[2:3].isdigit()]
+    report = make_report(make_run(failures=failures))
+    verdict, *entries = read_answer(report)
+    assert verdict[0].startswith("verdict: 1,000 tests failed, 50 causes")
+    numbers = [lines[0].split()[0] for lines in entries if lines[0][:1].isdigit()]
     assert numbers == [f"{number}." for number in range(1, 41)]
-    rest = f"  without: {int(causes) - 5} more commands, of the same form"
-    assert sections["reproduce"][-1] == rest
+    assert ["and 10 more causes: failure-taxonomy show --all"] in entries
+    now = datetime(2026, 1, 31, 13, 30, tzinfo=UTC)
+    asked = render(decode_report(report), now=now)
+    assert "\nand 10 more causes: ask `cause`\n" in asked
 
 
 @pytest.mark.parametrize("option", [["--retryable"], ["--all"], ["--json", "verdict"]])
