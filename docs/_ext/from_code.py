@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from pytest_failure_taxonomy.bench.kept.file import (
+from pytest_failure_taxonomy.bench.kept.lines import (
     KeptAttempt,
     RunHeader,
     ScheduledCase,

@@ -37,7 +37,7 @@ EXPERIMENT_VARIABLE = "FAILURE_TAXONOMY_EXPERIMENT"
 NEIGHBOURS = {
     "bench": {
         "cases": "bench.kept.shown.page_runs",
-        "program": "bench.kept.file.section_of_session",
+        "program": "bench.kept.runs.section_of_session",
     },
     "history": {
         "plugin": "history.recording.HistoryPlugin",

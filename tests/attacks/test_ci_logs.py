@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from pytest_failure_taxonomy.bench.kept.file import SystemGiven
+from pytest_failure_taxonomy.bench.kept.lines import SystemGiven
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.faces import FORMATS
 from pytest_failure_taxonomy.history import open_history

@@ -31,7 +31,8 @@ def outputs_of(kind: str, number: int) -> tuple[Any, Any]:
 
 def main(kind: str, lines: int) -> None:
     """Write them as a run does, with secrets removed from what is kept."""
-    from pytest_failure_taxonomy.bench.kept.file import RunFile, ScheduledCase
+    from pytest_failure_taxonomy.bench.kept.lines import ScheduledCase
+    from pytest_failure_taxonomy.bench.kept.writer import RunFile
     from pytest_failure_taxonomy.bench.models import BenchScore
     from pytest_failure_taxonomy.bench.scores import CaseAttempt, CaseOutcome
     from pytest_failure_taxonomy.redaction.redactor import Redactor

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.kept.file import read_run
+from pytest_failure_taxonomy.bench.kept.reader import read_run
 from pytest_failure_taxonomy.bench.kept.shown import rows_of
 from pytest_failure_taxonomy.cli.main import main
 from tests.contract.test_bench_pages import follow, run_command
@@ -51,7 +51,7 @@ def test_the_page_from_a_run_to_its_export(
 
 def test_every_record_is_documented() -> None:
     """The page has those of the module's own table."""
-    from pytest_failure_taxonomy.bench.kept import file as run_records
+    from pytest_failure_taxonomy.bench.kept import lines as run_records
 
     listed = [
         code_in(row[0])[0] for row in table(section(read_page(REFERENCE), "Records"))

@@ -11,7 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.kept.file import SystemGiven, read_run, report_of
+from pytest_failure_taxonomy.bench.kept.lines import SystemGiven
+from pytest_failure_taxonomy.bench.kept.reader import read_run
+from pytest_failure_taxonomy.bench.kept.runs import report_of
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore
 from tests.helpers.bench_scores import make_run, make_score
 from tests.helpers.children import ChildRun, run_child

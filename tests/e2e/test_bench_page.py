@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.kept.file import read_run, report_of
+from pytest_failure_taxonomy.bench.kept.reader import read_run
+from pytest_failure_taxonomy.bench.kept.runs import report_of
 from pytest_failure_taxonomy.bench.kept.shown import (
     MAX_CASES,
     MAX_CHARACTERS,

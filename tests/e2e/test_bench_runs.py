@@ -16,8 +16,9 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from pytest_failure_taxonomy.bench.kept import file as run_file
-from pytest_failure_taxonomy.bench.kept.file import read_run, report_of
+from pytest_failure_taxonomy.bench.kept import writer
+from pytest_failure_taxonomy.bench.kept.reader import read_run
+from pytest_failure_taxonomy.bench.kept.runs import report_of
 from pytest_failure_taxonomy.bench.models import GateSettings
 from pytest_failure_taxonomy.bench.scores import CaseOutcome
 from pytest_failure_taxonomy.cli.main import main
@@ -789,7 +790,7 @@ def test_a_storage_that_can_not_be_written_is_one_line(
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(run_file, "create_file", refuse)
+    monkeypatch.setattr(writer, "create_file", refuse)
     line = refusal(bench("regrade", "latest"))
     assert (
         "can't be written (No space left on device); copy the run to a folder" in line

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.bench.kept.file import (
+from pytest_failure_taxonomy.bench.answers import add_exactly
+from pytest_failure_taxonomy.bench.kept.lines import (
     SCHEMA_VERSION,
-    RunFile,
     RunHeader,
     SystemGiven,
-    scheduled,
+    schedule_case,
 )
+from pytest_failure_taxonomy.bench.kept.writer import RunFile
 from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import (
     BenchScore,
@@ -105,7 +105,7 @@ def keep_run(
     if folder_named:
         changes["folder"] = folder_named
     header = header_of(task_class, root=root, **changes)
-    cases = [scheduled(case) for case in task_class.cases]
+    cases = [schedule_case(case) for case in task_class.cases]
     storage = root / ".bench"
     storage.mkdir(exist_ok=True)
     file = RunFile(storage / f"{header.run_id}.jsonl", cases, redact)
@@ -134,7 +134,7 @@ def outcome_of(
 ) -> CaseOutcome:
     """Return the outcome of a case, whose cost is that of its calls and what the score says."""
     made = calls or (call_of(),)
-    spent = math.fsum(call.cost_usd for call in made)
+    spent = add_exactly(*(call.cost_usd for call in made))
     took_ms = made[-1].seconds * 1000
     measured = {"wall_clock_ms": took_ms + 10, "system_ms": took_ms}
     cost_usd = score.cost_usd + spent

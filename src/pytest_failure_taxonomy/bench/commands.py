@@ -11,13 +11,26 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.bench import comparing, oracle
 from pytest_failure_taxonomy.bench.bounds import ALPHA, NO_SCIPY, units_of
-from pytest_failure_taxonomy.bench.kept import file as run_file
 from pytest_failure_taxonomy.bench.kept import shown
-from pytest_failure_taxonomy.bench.kept.file import KeptCase, KeptRun, read_run
+from pytest_failure_taxonomy.bench.kept.lines import schedule_case
+from pytest_failure_taxonomy.bench.kept.reader import (
+    KeptCase,
+    KeptRun,
+    read_calls,
+    read_run,
+)
+from pytest_failure_taxonomy.bench.kept.runs import (
+    descriptions_of,
+    find_run,
+    folder_of,
+    report_of,
+    run_paths,
+)
+from pytest_failure_taxonomy.bench.kept.writer import RunFile
 from pytest_failure_taxonomy.bench.load.folder import write_starter
 from pytest_failure_taxonomy.bench.models import (
     RUNNER_CODES,
@@ -49,7 +62,7 @@ from pytest_failure_taxonomy.taxonomy.words import (
 from pytest_failure_taxonomy.text import change_texts, encodable, safe_text
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.kept.file import KeptAttempt
+    from pytest_failure_taxonomy.bench.kept.lines import KeptAttempt
     from pytest_failure_taxonomy.bench.kept.regrading import Regrading
     from pytest_failure_taxonomy.bench.models import BenchComparison, RubricAgreement
     from pytest_failure_taxonomy.bench.planning import Plan
@@ -85,9 +98,7 @@ def _load_run(options: argparse.Namespace, *, has_outputs: bool = True) -> KeptR
         BenchError: There is no such run, or its file can't be read.
     """
     try:
-        run = read_run(
-            run_file.find_run(options.run, options.storage), has_outputs=has_outputs
-        )
+        run = read_run(find_run(options.run, options.storage), has_outputs=has_outputs)
     except BenchError as error:  # it names files, whose names may hold anything
         raise BenchError(safe_text(str(error), MAX_LINE)) from None
     for problem in run.problems:
@@ -102,7 +113,7 @@ def _report_for(run: KeptRun) -> BenchRunReport:
         BenchError: What its file holds makes no report.
     """
     try:
-        report = run_file.report_of(run)
+        report = report_of(run)
         if run.baseline is not None:
             report, _ = comparing.evaluate_against_baseline(report, run.baseline)
         return with_agreement(report, run.path.parent)
@@ -139,7 +150,7 @@ def list_runs(options: argparse.Namespace) -> int:
             )
         )
     rows, code = [], 0
-    for path in reversed(run_file.run_paths(options.storage)):
+    for path in reversed(run_paths(options.storage)):
         try:
             rows.append(_row(read_run(path, has_outputs=False)))
         except BenchError as error:
@@ -156,28 +167,7 @@ def list_runs(options: argparse.Namespace) -> int:
     return code
 
 
-class _RunRow(TypedDict):
-    """What the list says of a run."""
-
-    run_id: str
-    task_class: str
-    system: str
-    version: str | None
-    label: str | None
-    started_at: str
-    passed: int
-    scheduled: int
-    mean_score: float | None
-    total_cost_usd: float | None
-    complete: bool
-    missing: str
-    """Why it is no complete run of its class; empty if it is."""
-    regraded_from: str | None
-    gate: str | None
-    """The verdict of the gate; `None` without one."""
-
-
-def _row(run: KeptRun) -> _RunRow:
+def _row(run: KeptRun) -> shown.Row:
     report = _report_for(run)
     header, counts = run.header, report.counts
     return {
@@ -255,7 +245,7 @@ _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
 }
 
 
-def _table(name: str, rows: Iterable[_RunRow | _CaseRow]) -> Iterable[Line]:
+def _table(name: str, rows: Iterable[shown.Row]) -> Iterable[Line]:
     return output.table_lines(
         output.columns_of(packaged_table("bench")[name], _WORDS), rows
     )
@@ -270,36 +260,36 @@ def show(options: argparse.Namespace) -> int:
     if options.case is not None:
         _refuse_unknown(run, options.case)
         case = run.known[options.case]
-        case.calls = list(run_file.read_calls(run.path, {options.case}))
-    if options.format == "json" and options.case is not None:
-        facts: dict[str, object] = {
+        case.calls = list(read_calls(run.path, {options.case}))
+    if options.format != "json":
+        lines = (
+            run_lines(run) if options.case is None else case_lines(run, options.case)
+        )
+        answer_lines(lines)
+        return 0
+    facts: shown.Row
+    if options.case is not None:
+        facts = {
             "run_id": run.header.run_id,
             "case": case.scheduled and case.scheduled.model_dump(mode="json"),
             "state": case.state,
-            # Pydantic would refuse an output that is nested deeply.
-            "attempts": [
-                {
-                    **call.model_dump(mode="json", exclude={"output", "transcript"}),
-                    "output": call.output,
-                    "transcript": call.transcript,
-                }
-                for call in case.calls
-            ],
+            "attempts": [_call_facts(call) for call in case.calls],
         }
-        answer(shown.json_text(facts) + "\n")
-    elif options.format == "json":
+    else:
         facts = {
             "run": run.header.model_dump(mode="json"),
             "report": _report_for(run).model_dump(mode="json"),
             "cases": [_case_row(case) for case in run.cases.values()],
             "skipped": run.problems,
         }
-        answer(shown.json_text(facts) + "\n")
-    else:
-        answer_lines(
-            run_lines(run) if options.case is None else case_lines(run, options.case)
-        )
+    answer(shown.json_text(facts) + "\n")
     return 0
+
+
+def _call_facts(call: KeptAttempt) -> shown.Row:
+    # Pydantic would refuse an output that is nested deeply.
+    facts: shown.Row = call.model_dump(mode="json", exclude={"output", "transcript"})
+    return {**facts, "output": call.output, "transcript": call.transcript}
 
 
 def _refuse_unknown(run: KeptRun, case_id: str) -> None:
@@ -327,10 +317,9 @@ def run_lines(run: KeptRun) -> Iterator[Line]:
     yield Line(text="")
     yield from _summary(report, run.header.test)
     yield Line(text="")
-    rows = [_case_row(case) for case in run.cases.values()]
-    yield from _table("cases", rows)
+    yield from _table("cases", map(_case_row, run.cases.values()))
     for state in ("lost", "not run"):
-        ids = [row["case_id"] for row in rows if row["state"] == state]
+        ids = [case.case_id for case in run.cases.values() if case.state == state]
         if ids:
             words = f"{state}: {listed(ids, _MAX_IDS)}"
             yield _line(words, color="yellow")
@@ -364,29 +353,16 @@ def _facts(run: KeptRun) -> Iterator[tuple[str, str]]:
     yield "file", str(run.path)
 
 
-class _CaseRow(TypedDict):
-    """What is listed of a case."""
-
-    case_id: str
-    state: str
-    score: float | None
-    codes: list[str]
-    cost_usd: float | None
-    wall_clock_ms: float | None
-    system_ms: float | None
-    attempts: int
-
-
-def _case_row(case: KeptCase) -> _CaseRow:
+def _case_row(case: KeptCase) -> shown.Row:
     score = case.score
     return {
         "case_id": case.case_id,
         "state": case.state,
-        "score": None if score is None else score.score,
+        "score": getattr(score, "score", None),
         "codes": [] if score is None else [mode.code for mode in score.failure_modes],
         "cost_usd": case.cost_usd,
-        "wall_clock_ms": None if score is None else score.wall_clock_ms,
-        "system_ms": None if score is None else score.system_ms,
+        "wall_clock_ms": getattr(score, "wall_clock_ms", None),
+        "system_ms": getattr(score, "system_ms", None),
         "attempts": max(len(case.calls), case.begun),
     }
 
@@ -438,7 +414,7 @@ def _score_lines(run: KeptRun, last: KeptAttempt) -> Iterator[Line]:
     money = f"{cost_words(score.cost_usd)}{cost}" if score.cost_usd else ""
     facts = filter(None, (f"score {score.score:.3f}", _time(score.system_ms), money))
     yield Line(text=f"  {', '.join(facts)}")
-    known = {**RUNNER_CODES, **run_file.descriptions_of(run)}
+    known = {**RUNNER_CODES, **descriptions_of(run)}
     for mode in score.failure_modes:
         yield _line(f"  {mode.severity:<5} {mode.code}")
         for words in (known.get(mode.code), mode.detail):
@@ -549,13 +525,11 @@ def _lines(found: BenchComparison) -> Iterator[Line]:
         f"{counted(found.n, 'case')}, mean {_means(found)}, {difference_words(found)}"
     )
     yield Line(text=safe_text(f"bench {_name(found)}: {words}"), bold=True)
-    is_apart = (
-        found.interval_95.p_value is not None and found.interval_95.p_value < ALPHA
-    )
+    p_value = found.interval_95.p_value
+    is_apart = p_value is not None and p_value < ALPHA
     is_chance = is_apart and found.finding == "undecided"
-    finding, *color = packaged_table("bench")["findings"][
-        "chance" if is_chance else found.finding
-    ]
+    name = "chance" if is_chance else str(found.finding)
+    finding, *color = packaged_table("bench")["findings"][name]
     yield Line(
         text=f"  {finding}{adjusted_words(found)}",
         color=next(iter(color), None),
@@ -568,42 +542,36 @@ def _lines(found: BenchComparison) -> Iterator[Line]:
 def _comparison_facts(found: BenchComparison) -> Iterator[tuple[str, str]]:
     """Yield the other facts, each with its name."""
     for flip, name in (("now_fails", "no longer pass"), ("now_passes", "now pass")):
-        flipped = [each for each in found.changes if each.flip == flip]
+        flipped = [change.case_id for change in found.changes if change.flip == flip]
         if flipped:
-            yield (
-                f"{name} ({len(flipped)})",
-                _listed([each.case_id for each in flipped]),
-            )
-    moved = [each for each in found.changes if each.flip is None]
+            yield f"{name} ({len(flipped)})", _listed(flipped)
+    moved = [
+        f"{change.case_id} {change.old_score:.3f} -> {change.new_score:.3f}"
+        for change in found.changes
+        if change.flip is None
+    ]
     if moved:
-        changes = (
-            f"{each.case_id} {each.old_score:.3f} -> {each.new_score:.3f}"
-            for each in moved
-        )
-        yield f"other changes ({len(moved)})", _listed([*changes])
-    if any(each.flip for each in found.changes):
-        of = (
-            ""
-            if found.interval_95.clusters is None
-            else " (a cluster counts as one flip)"
-        )
+        yield f"other changes ({len(moved)})", _listed(moved)
+    if len(moved) < len(found.changes):
+        of = " (a cluster counts as one flip)"
+        if found.interval_95.clusters is None:
+            of = ""
         yield "McNemar's exact test", f"p = {found.mcnemar_p:.3g}{of}"
-    if found.old_cost_usd or found.new_cost_usd:
-        costs = (
-            cost_words(each) or "$0"
-            for each in (found.old_cost_usd, found.new_cost_usd)
-        )
-        yield "cost", " -> ".join(costs)
-    if found.old_system_ms is not None and found.new_system_ms is not None:
-        yield (
-            "time of a case",
-            f"{_time(found.old_system_ms)} -> {_time(found.new_system_ms)}",
-        )
+    yield from _cost_facts(found)
     for what, names in (("older", found.only_old), ("newer", found.only_new)):
         if names:
             yield f"only in the {what} run ({len(names)})", _listed(names)
     if found.not_checked:
         yield "not checked to be the same", ", ".join(found.not_checked)
+
+
+def _cost_facts(found: BenchComparison) -> Iterator[tuple[str, str]]:
+    if found.old_cost_usd or found.new_cost_usd:
+        costs = [cost_words(found.old_cost_usd), cost_words(found.new_cost_usd)]
+        yield "cost", " -> ".join(cost or "$0" for cost in costs)
+    if found.old_system_ms is not None and found.new_system_ms is not None:
+        old, new = _time(found.old_system_ms), _time(found.new_system_ms)
+        yield "time of a case", f"{old} -> {new}"
 
 
 def _as_markdown(found: Sequence[BenchComparison]) -> str:
@@ -629,15 +597,13 @@ def regrade(options: argparse.Namespace) -> int:
     from pytest_failure_taxonomy.redaction.secrets import Secrets
 
     run = _load_run(options)
-    task_class = load_task_class(run_file.folder_of(run, options.task_class))
+    task_class = load_task_class(folder_of(run, options.task_class))
     plan = regrading.plan_regrading(run, task_class, takes_changed=options.changed)
     secrets = Secrets()
     header = regrading.new_header(plan)
     path = run.path.with_name(f"{header.run_id}{RUN_SUFFIX}")
-    cases = [run_file.scheduled(case) for case in plan.cases.values()]
-    file = run_file.RunFile(
-        path, cases, lambda given: change_texts(given, secrets.redact)
-    )
+    cases = [schedule_case(case) for case in plan.cases.values()]
+    file = RunFile(path, cases, lambda given: change_texts(given, secrets.redact))
     file.create(header)
     problem = file.problem
     if problem:
@@ -692,20 +658,23 @@ def _notes(plan: Regrading) -> Iterator[str]:
 def _changes(old: KeptRun, new: KeptRun) -> Iterator[str]:
     """Yield what changed by case."""
     before, after = old.scores(), new.scores()
-    both = [case_id for case_id in after if case_id in before]
-    for is_passed, words in ((True, "now pass"), (False, "no longer pass")):
+    pairs = [
+        (case_id, before[case_id], after[case_id])
+        for case_id in sorted(after)
+        if case_id in before
+    ]
+    for passes, words in ((True, "now pass"), (False, "no longer pass")):
         flips = [
             case_id
-            for case_id in both
-            if after[case_id].passed is is_passed is not before[case_id].passed
+            for case_id, was, score in pairs
+            if score.passed is passes is not was.passed
         ]
         if flips:
-            yield f"{words} ({len(flips)}): {_listed(sorted(flips))}"
+            yield f"{words} ({len(flips)}): {_listed(flips)}"
     moved = [
-        f"{case_id} {before[case_id].score:.3f} -> {after[case_id].score:.3f}"
-        for case_id in sorted(both)
-        if before[case_id].passed == after[case_id].passed
-        and before[case_id].score != after[case_id].score
+        f"{case_id} {was.score:.3f} -> {score.score:.3f}"
+        for case_id, was, score in pairs
+        if was.passed == score.passed and was.score != score.score
     ]
     if moved:
         yield f"other scores ({len(moved)}): {_listed(moved)}"
@@ -783,10 +752,15 @@ def _with_options(
     gate: GateSettings | None, options: argparse.Namespace
 ) -> GateSettings | None:
     """Return a gate with what the options ask for; the same one if they ask for nothing."""
-    asked = {name: getattr(options, name) for name in _ASKED}
-    given = {name: each for name, each in asked.items() if each is not None}
+    asked = {
+        name: getattr(options, name)
+        for name in _ASKED
+        if getattr(options, name) is not None
+    }
+    if not asked:
+        return gate
     base = {} if gate is None else gate.model_dump()
-    return GateSettings.model_validate({**base, **given}) if given else gate
+    return GateSettings.model_validate({**base, **asked})
 
 
 _ASKED: Final = ("lower_bound_95", "min_passed_cases")
@@ -812,16 +786,11 @@ def _plan_lines(found: Plan) -> Iterator[str]:
         yield f"  {words} if the true mean is {needed['truth']:.3g}"
     for able in found["with_cases"]:
         loss, easiest = able["least_loss"], able["least_loss_if_none_improves"]
-        words = (
-            "can't show a loss of any size"
-            if loss is None
-            else f"show a loss of {loss:.3f}"
-        )
-        words += (
-            ""
-            if easiest is None
-            else f" ({easiest:.3f} if no {found['unit']} improves)"
-        )
+        words = "can't show a loss of any size"
+        if loss is not None:
+            words = f"show a loss of {loss:.3f}"
+        if easiest is not None:
+            words += f" ({easiest:.3f} if no {found['unit']} improves)"
         yield f"{able['cases']:,} {units}, if the true mean is {able['truth']:.3g}"
         if able["chance_of_gate"] is not None:
             yield f"  pass the gate with a chance of {_percent(able['chance_of_gate'])}"

@@ -28,7 +28,14 @@ from pytest_failure_taxonomy.bench.bounds import (
     mcnemar_p_value,
     units_of,
 )
-from pytest_failure_taxonomy.bench.kept import file as run_file
+from pytest_failure_taxonomy.bench.kept.reader import KeptRun, read_run
+from pytest_failure_taxonomy.bench.kept.runs import (
+    find_run,
+    find_runs,
+    report_of,
+    run_paths,
+    session_of,
+)
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.report import (
     DistinctCase,
@@ -88,6 +95,53 @@ class ComparedRun:
         """How many runs have no score."""
         cases = "case has" if self.missing == 1 else "cases have"
         return f"{self.missing} {cases} no score"
+
+
+@value
+class CasePair:
+    """A case as the older and the newer run have it."""
+
+    name: str
+    old: DistinctCase
+    new: DistinctCase
+
+    @property
+    def difference(self) -> float:
+        """By how much its mean score has changed."""
+        return self.new.mean - self.old.mean
+
+    @property
+    def flip(self) -> int:
+        """1 if most of its runs pass now and did not before, -1 the other way, else 0."""
+        return (self.new.passed > 1 / 2) - (self.old.passed > 1 / 2)
+
+    @property
+    def cluster(self) -> str | None:
+        """Its cluster: that of the newer run, as the class may name clusters since."""
+        return self.new.cluster or self.old.cluster
+
+    @property
+    def change(self) -> models.CaseChange | None:
+        """How its score or its passing has changed; `None` if they have not."""
+        passing = self.new.passed - self.old.passed
+        if abs(self.difference) <= _SAME and abs(passing) <= _SAME:
+            return None
+        return models.CaseChange(
+            case_id=self.name,
+            old_score=self.old.mean,
+            new_score=self.new.mean,
+            old_passed=self.old.passed,
+            new_passed=self.new.passed,
+            flip=_FLIPS[self.flip],
+        )
+
+
+def pair_cases(old: ComparedRun, new: ComparedRun) -> list[CasePair]:
+    """Return the cases that both runs have, sorted by their ids."""
+    names = sorted(old.cases.keys() & new.cases.keys())
+    return [
+        CasePair(name=name, old=old.cases[name], new=new.cases[name]) for name in names
+    ]
 
 
 def compared_run(
@@ -226,10 +280,10 @@ def refusals(
 def _changed_cases(old: ComparedRun, new: ComparedRun) -> str:
     """Return which cases both runs have and asked otherwise, in words; '' for none."""
     changed = []
-    for case_id in new.cases.keys() & old.cases.keys():
-        digests = {new.cases[case_id].digest, old.cases[case_id].digest}
+    for pair in pair_cases(old, new):
+        digests = {pair.old.digest, pair.new.digest}
         if None not in digests and len(digests) > 1:
-            changed.append(case_id)
+            changed.append(pair.name)
     if changed:
         verb = "was" if len(changed) == 1 else "were"
         return f"{_cases(changed)} {verb} changed since {old.where}"
@@ -266,44 +320,27 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
 
     Repetitions of a case are averaged first: the distinct case is what is paired.
     """
-    names = sorted(old.cases.keys() & new.cases.keys())
-    pairs = [(old.cases[name], new.cases[name]) for name in names]
-    old_scores = [score for one, _ in pairs for score in one.runs]
-    new_scores = [score for _, two in pairs for score in two.runs]
-    differences = [two.mean - one.mean for one, two in pairs]
-    flips = [(two.passed > 1 / 2) - (one.passed > 1 / 2) for one, two in pairs]
-    changes = [
-        models.CaseChange(
-            case_id=name,
-            old_score=one.mean,
-            new_score=two.mean,
-            old_passed=one.passed,
-            new_passed=two.passed,
-            flip=_FLIPS[flip],
-        )
-        for name, (one, two), flip in zip(names, pairs, flips, strict=True)
-        if abs(two.mean - one.mean) > _SAME or abs(two.passed - one.passed) > _SAME
-    ]
-    changes.sort(key=lambda each: (each.new_score - each.old_score, each.case_id))
+    pairs = pair_cases(old, new)
+    old_scores = [score for pair in pairs for score in pair.old.runs]
+    new_scores = [score for pair in pairs for score in pair.new.runs]
+    differences = [pair.difference for pair in pairs]
+    changes = [change for pair in pairs if (change := pair.change) is not None]
+    changes.sort(
+        key=lambda change: (change.new_score - change.old_score, change.case_id)
+    )
     # Cases that were picked by hand, or left over by a cap or a crash, prove nothing of
     # others.
     why = BY_HAND if old.was_picked or new.was_picked else ""
     if old.missing or new.missing:
         why = NOT_COMPLETE
-    # Those of the newer run: the class may name clusters since.
-    clusters = [two.cluster or one.cluster for one, two in pairs]
+    clusters = [pair.cluster for pair in pairs]
     interval = difference_interval_95(differences, why, clusters)
     # Of a cluster that has several flips, most of them count, once.
     net: Counter[object] = Counter()
-    for unit, flip in zip(units_of(clusters), flips, strict=True):
-        net[unit] += flip
-    worse, better = (sum(sign * each > 0 for each in net.values()) for sign in (-1, 1))
-    unknown: dict[models.Checked, bool] = {
-        "taxonomy": None in (old.digests.taxonomy, new.digests.taxonomy),
-        "rubric": None in (old.digests.rubric, new.digests.rubric),
-        "cases": any(None in (one.digest, two.digest) for one, two in pairs)
-        and not _have_comparable_digests(old, new),
-    }
+    for unit, pair in zip(units_of(clusters), pairs, strict=True):
+        net[unit] += pair.flip
+    worse = sum(flips < 0 for flips in net.values())
+    better = sum(flips > 0 for flips in net.values())
     return models.BenchComparison(
         task_class=new.task_class,
         old_system_label=old.system,
@@ -314,9 +351,9 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
         n=len(pairs),
         only_old=tuple(sorted(old.cases.keys() - new.cases.keys())),
         only_new=tuple(sorted(new.cases.keys() - old.cases.keys())),
-        not_checked=tuple(name for name, is_unknown in unknown.items() if is_unknown),
-        old_mean=fmean(one.mean for one, _ in pairs),
-        new_mean=fmean(two.mean for _, two in pairs),
+        not_checked=_not_checked(old, new, pairs),
+        old_mean=fmean(pair.old.mean for pair in pairs),
+        new_mean=fmean(pair.new.mean for pair in pairs),
         difference=fmean(differences),
         interval_95=interval,
         adjusted_p=interval.p_value,
@@ -330,6 +367,21 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
         old_system_ms=_mean_system_ms(old_scores),
         new_system_ms=_mean_system_ms(new_scores),
     )
+
+
+def _not_checked(
+    old: ComparedRun, new: ComparedRun, pairs: Sequence[CasePair]
+) -> tuple[models.Checked, ...]:
+    names: list[models.Checked] = ["taxonomy", "rubric"]
+    unknown: list[models.Checked] = [
+        name
+        for name in names
+        if None in (getattr(old.digests, name), getattr(new.digests, name))
+    ]
+    is_known = all(pair.old.digest and pair.new.digest for pair in pairs)
+    if not (is_known or _have_comparable_digests(old, new)):
+        unknown.append("cases")
+    return tuple(unknown)
 
 
 def _mean_system_ms(scores: Sequence[models.BenchScore]) -> float | None:
@@ -384,27 +436,24 @@ def compare_systems(
         classes: What the reports are of; equal for those of one class, `None` for one
             by itself.
     """
+    runs = [compared_run(report, _THIS_RUN) for report in reports]
     pairs = [
         (before, now)
         for now, name in enumerate(classes)
         for before in range(now)
-        if name is not None and name == classes[before]
+        if name is not None
+        and name == classes[before]
+        and runs[before].cases.keys() & runs[now].cases.keys()
     ]
-    runs = {
-        number: compared_run(reports[number], _THIS_RUN) for number in {*sum(pairs, ())}
-    }
-    pairs = [
-        pair
-        for pair in pairs
-        if runs[pair[0]].cases.keys() & runs[pair[1]].cases.keys()
-    ]
-    found = adjusted([compare_runs(runs[before], runs[now]) for before, now in pairs])
+    comparisons = adjusted(
+        [compare_runs(runs[before], runs[now]) for before, now in pairs]
+    )
     others: list[list[models.BenchComparison]] = [[] for _ in reports]
-    for (_, now), each in zip(pairs, found, strict=True):
-        others[now].append(each)
+    for (_, now), comparison in zip(pairs, comparisons, strict=True):
+        others[now].append(comparison)
     return [
-        report.model_copy(update={"other_systems": tuple(each)})
-        for report, each in zip(reports, others, strict=True)
+        report.model_copy(update={"other_systems": tuple(of_report)})
+        for report, of_report in zip(reports, others, strict=True)
     ]
 
 
@@ -471,20 +520,15 @@ def evaluate_against_baseline(
             verdict = "FAIL"
             reason = f"worse than the baseline: the mean {difference_words(found)}"
     if why_not:
-        verdict, reason = (
-            "INCOMPLETE",
-            f"can't be compared with the baseline: {why_not}",
-        )
+        verdict = "INCOMPLETE"
+        reason = f"can't be compared with the baseline: {why_not}"
     before = report.gate or models.GateResult(verdict="PASS", reasons=())
-    given = (*before.reasons, reason) if reason else before.reasons
+    reasons = [*before.reasons, reason] if reason else [*before.reasons]
     if _RANK[verdict] > _RANK[before.verdict]:
-        given = (reason, *before.reasons)  # what decides comes first
-    gate = models.GateResult.model_validate(
-        {
-            "verdict": max(before.verdict, verdict, key=_RANK.__getitem__),
-            "reasons": given,
-        }
-    )
+        reasons = [reason, *before.reasons]  # what decides comes first
+    else:
+        verdict = before.verdict
+    gate = models.GateResult.model_validate({"verdict": verdict, "reasons": reasons})
     return report.model_copy(update={"gate": gate}), reason if why_not else ""
 
 
@@ -512,19 +556,17 @@ def read_earlier_runs(
     """
     path = (folder or Path()) / given
     if path.name.endswith(RUN_SUFFIX) and why_no_file(path) is None:
-        return [_compared_kept(run_file.read_run(path, has_outputs=False))]
+        return [_compared_kept(read_run(path, has_outputs=False))]
     is_there = False
     with suppress(
         OSError, ValueError
     ):  # a name that is too long, or has a null character
         is_there = path.exists()
-    found = [] if is_there else run_file.find_runs(given, run_file.run_paths(storage))
-    if len({run_file.session_of(path) for path in found}) > 1 or (
-        given == LATEST and not found
-    ):
-        run_file.find_run(given, storage)  # which says what is wrong
+    found = [] if is_there else find_runs(given, run_paths(storage))
+    if len({session_of(path) for path in found}) > 1 or (given == LATEST and not found):
+        find_run(given, storage)  # which says what is wrong
     if found:
-        kept = [run_file.read_run(each, has_outputs=False) for each in found]
+        kept = [read_run(each, has_outputs=False) for each in found]
         # What tests have run by themselves is in question only where they have run
         # everything.
         items = [run for run in kept if not run.header.test]
@@ -594,15 +636,15 @@ def differences_of_units(old: ComparedRun, new: ComparedRun) -> list[float]:
     problems = refusals(old, new, only_common=True)
     if problems:
         raise BenchError("\n".join(problems))
-    names = sorted(old.cases.keys() & new.cases.keys())
-    differences = [new.cases[name].mean - old.cases[name].mean for name in names]
-    groups = grouped(differences, [new.cases[name].cluster for name in names])
+    pairs = pair_cases(old, new)
+    differences = [pair.difference for pair in pairs]
+    groups = grouped(differences, [pair.new.cluster for pair in pairs])
     return [fmean(group) for group in groups]
 
 
-def _compared_kept(run: run_file.KeptRun) -> ComparedRun:
+def _compared_kept(run: KeptRun) -> ComparedRun:
     digests = {case.case_id: case.digest for case in run.scheduled()}
-    return compared_run(run_file.report_of(run), shown(os.fspath(run.path)), digests)
+    return compared_run(report_of(run), shown(os.fspath(run.path)), digests)
 
 
 def latest_runs(paths: Sequence[Path]) -> Callable[[BenchRunReport], list[ComparedRun]]:
@@ -615,7 +657,7 @@ def latest_runs(paths: Sequence[Path]) -> Callable[[BenchRunReport], list[Compar
     Args:
         paths: The files of the runs, the oldest first.
     """
-    header_of = cache(lambda path: run_file.KeptRun(path).header)
+    header_of = cache(lambda path: KeptRun(path).header)
 
     def find(report: BenchRunReport) -> list[ComparedRun]:
         own = (report.task_class, report.system_label)
@@ -629,7 +671,7 @@ def latest_runs(paths: Sequence[Path]) -> Callable[[BenchRunReport], list[Compar
                     and not is_own
                     and (header.task_class, header.system.label) == own
                 ):
-                    found = _compared_kept(run_file.read_run(path, has_outputs=False))
+                    found = _compared_kept(read_run(path, has_outputs=False))
                     if not found.missing and not found.was_picked:
                         return [found]
         return []

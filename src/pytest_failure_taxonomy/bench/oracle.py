@@ -15,7 +15,7 @@ from typing import Final
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import Answer
 from pytest_failure_taxonomy.bench.bounds import interval_95
-from pytest_failure_taxonomy.bench.kept.file import now
+from pytest_failure_taxonomy.bench.kept.lines import now
 from pytest_failure_taxonomy.bench.models import BenchScore, OracleExample, TaskClass
 from pytest_failure_taxonomy.bench.scores import CaseOutcome
 from pytest_failure_taxonomy.bench.sharding import rubric_digest

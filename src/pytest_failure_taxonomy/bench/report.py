@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import add_exactly
@@ -79,13 +79,6 @@ class DistinctCase:
     def passed(self) -> float:
         """The share of the runs that passed."""
         return sum(run.passed for run in self.runs) / len(self.runs)
-
-
-class _Proven(NamedTuple):
-    """What a mean proves."""
-
-    standard_error: float | None
-    bound: models.LowerBound
 
 
 def is_reducer(name: str) -> bool:
@@ -163,19 +156,17 @@ def _reduce_all(
         bound = models.LowerBound(value=None, method=f"none: {why_unknown}", n=n)
         return models.ReducedScore(name=name, value=None, lower_bound_95=bound)
     values = [reduce_case(name, case.runs) for case in cases]
-    proven = _prove(cases, why_none, values)
     return models.ReducedScore(
         name=name,
         value=math.fsum(values) / n,
-        standard_error=proven.standard_error,
-        lower_bound_95=proven.bound,
+        **_prove(cases, why_none, values),
     )
 
 
 def _prove(
     cases: Sequence[DistinctCase], why_none: str, values: Sequence[float] | None = None
-) -> _Proven:
-    """Return standard error and lower bound of a mean.
+) -> dict[str, Any]:
+    """Return standard error and lower bound of a mean, by the names that figures have.
 
     Args:
         cases: The distinct cases: repetitions of a case are not independent.
@@ -185,8 +176,10 @@ def _prove(
     if values is None:
         values = [case.mean for case in cases]
     clusters = [case.cluster for case in cases]
-    error = None if why_none else standard_error(values, clusters)
-    return _Proven(error, lower_bound_95(values, why_none, clusters))
+    return {
+        "standard_error": None if why_none else standard_error(values, clusters),
+        "lower_bound_95": lower_bound_95(values, why_none, clusters),
+    }
 
 
 def scores_by_tag(
@@ -206,15 +199,13 @@ def scores_by_tag(
     for tag, tagged in sorted(by_tag.items()):
         runs = [run for case in tagged for run in case.runs]
         mean = statistics.fmean(run.counted_score for run in runs)
-        proven = _prove(tagged, why_none)
         scores.append(
             models.TagScores(
                 tag=tag,
                 n=len(runs),
                 passed=sum(run.passed for run in runs),
                 mean_score=mean,
-                standard_error=proven.standard_error,
-                lower_bound_95=proven.bound,
+                **_prove(tagged, why_none),
             )
         )
     return tuple(scores)
@@ -305,24 +296,16 @@ def aggregate(
     if unknown:
         names = ", ".join(map(repr, unknown))
         raise ValueError(f"no case of the plan has the id {names}")
-    runs = {case_id: scores.get(case_id, _LOST) for case_id in begun}
-    groups = _group_runs(plan.cases, runs)
-    distinct = list(groups.values())
-    clusters = {
-        name: case.cluster for name, case in groups.items() if case.cluster is not None
-    }
+    unscored = [case_id for case_id in begun if case_id not in scores]
     is_complete = len(scores) == len(plan.cases) and not is_part
     why_none = "" if is_complete else INCOMPLETE
     if plan.is_selection:
         why_none = BY_HAND
+    runs = {case_id: scores.get(case_id, _LOST) for case_id in begun}
     passed = sum(run.passed for run in runs.values())
-    values = [run.counted_score for run in runs.values()]
-    proven = _prove(distinct, why_none)
     costs = [score.cost_usd for score in scores.values()]
-    modes = [mode for score in scores.values() for mode in score.failure_modes]
-    blocking = {mode.code for mode in modes if mode.severity == "block"}
-    losses = Counter(kind for case_id, kind in lost_to.items() if case_id in scores)
-    owed = Counter(lost_to[name] for name in begun if name in lost_to.keys() - scores)
+    to_provider = [lost_to[case_id] for case_id in scores if case_id in lost_to]
+    to_environment = [lost_to[case_id] for case_id in unscored if case_id in lost_to]
     report = models.BenchRunReport(
         run_id=secrets.token_hex(16) if run_id is None else run_id,
         task_class=plan.task_class.name,
@@ -332,36 +315,62 @@ def aggregate(
             scheduled=len(plan.cases),
             started=len(begun),
             graded=len(scores),
-            lost=len(begun) - len(scores),
+            lost=len(unscored),
             passed=passed,
             not_run=len(plan.cases) - len(begun),
         ),
-        mean_score=statistics.fmean(values) if values else None,
-        standard_error=proven.standard_error,
-        lower_bound_95=proven.bound,
-        # It computes with fractions, so the order does not change a digit.
-        score_stddev=statistics.stdev(values) if len(values) > 1 else None,
+        **_compute_figures(plan, runs, why_none),
         passed_count=passed,
         total_cost_usd=add_exactly(lost_cost_usd, *costs),
         usage=_sum_usages(usages),
         stopped=stopped,
-        lost_to_provider=provider_losses(losses),
-        lost_to_environment=provider_losses(owed),
-        block_severity_failure_modes=tuple(sorted(blocking)),
+        lost_to_provider=count_losses(Counter(to_provider)),
+        lost_to_environment=count_losses(Counter(to_environment)),
+        block_severity_failure_modes=_blocking_codes(scores.values()),
         gate=None,
-        reduced=reduce_runs(plan.task_class.settings.reducers, distinct, why_none),
-        by_tag=scores_by_tag(distinct, why_none),
-        by_breakdown_key=scores_by_key(distinct, why_none),
-        clusters=clusters,
         digests=digests,
         system=system,
-        shard=_report_shard(plan, begun, scores, lost_cost_usd),
+        shard=_report_shard(plan, unscored, lost_cost_usd),
         system_label=system_label,
     )
     if plan.gate is None:
         return report
     result = evaluate_gate(report, plan.gate, is_selection=plan.is_selection)
     return report.model_copy(update={"gate": result})
+
+
+def _compute_figures(
+    plan: models.RunPlan, runs: Mapping[str, models.BenchScore], why_none: str
+) -> dict[str, Any]:
+    """Return the figures of the cases that were started, by the names of the report.
+
+    Args:
+        plan: The plan of the run.
+        runs: The score of each case that was started, by id.
+        why_none: Why the cases are no sample.
+    """
+    groups = _group_runs(plan.cases, runs)
+    cases = list(groups.values())
+    values = [run.counted_score for run in runs.values()]
+    return {
+        "mean_score": statistics.fmean(values) if values else None,
+        # It computes with fractions, so the order does not change a digit.
+        "score_stddev": statistics.stdev(values) if len(values) > 1 else None,
+        **_prove(cases, why_none),
+        "reduced": reduce_runs(plan.task_class.settings.reducers, cases, why_none),
+        "by_tag": scores_by_tag(cases, why_none),
+        "by_breakdown_key": scores_by_key(cases, why_none),
+        "clusters": {
+            name: case.cluster
+            for name, case in groups.items()
+            if case.cluster is not None
+        },
+    }
+
+
+def _blocking_codes(scores: Iterable[models.BenchScore]) -> tuple[str, ...]:
+    modes = [mode for score in scores for mode in score.failure_modes]
+    return tuple(sorted({mode.code for mode in modes if mode.severity == "block"}))
 
 
 def _sort_scores(
@@ -401,7 +410,7 @@ def _sum_usages(usages: Iterable[Mapping[str, float]]) -> dict[str, float]:
     return sums
 
 
-def provider_losses(counts: Mapping[str, int]) -> tuple[models.ProviderLoss, ...]:
+def count_losses(counts: Mapping[str, int]) -> tuple[models.ProviderLoss, ...]:
     """Return how many cases were lost to each kind of failure, sorted by kind."""
     return tuple(
         models.ProviderLoss(kind=kind, cases=count)
@@ -410,10 +419,7 @@ def provider_losses(counts: Mapping[str, int]) -> tuple[models.ProviderLoss, ...
 
 
 def _report_shard(
-    plan: models.RunPlan,
-    begun: Iterable[str],
-    scores: Collection[str],
-    lost_cost_usd: float,
+    plan: models.RunPlan, unscored: Sequence[str], lost_cost_usd: float
 ) -> models.BenchShard | None:
     if plan.shard is None:
         return None
@@ -426,7 +432,7 @@ def _report_shard(
     return models.BenchShard(
         **plan.shard.model_dump(),
         scheduled=tuple(scheduled),
-        unscored=tuple(case_id for case_id in begun if case_id not in scores),
+        unscored=tuple(unscored),
         lost_cost_usd=lost_cost_usd,
         is_selection=plan.is_selection,
         gate=plan.gate,
@@ -800,7 +806,8 @@ def _gate_fact(report: models.BenchRunReport) -> tuple[str, str]:
     """Return what the gate says, or that one would fail."""
     gate = report.gate
     if gate is not None:
-        return "gate", ": ".join(filter(None, (gate.verdict, "; ".join(gate.reasons))))
+        reasons = "; ".join(gate.reasons)
+        return "gate", f"{gate.verdict}: {reasons}" if reasons else gate.verdict
     blocked = sum(score.passed and score.is_blocked for _, score in report.per_case)
     if not blocked:
         return "no gate", ""
@@ -826,10 +833,10 @@ def _agreement_words(found: models.RubricAgreement | None) -> str:
     parts = [f"agrees with {found.agreement.value:.3f} of {found.agreement.n} labels"]
     if found.kappa is not None:
         parts.append(f"kappa {found.kappa:.3f}")
-    if found.true_positive_rate is not None:
-        parts.append(f"true positive rate {found.true_positive_rate.value:.3f}")
-    if found.true_negative_rate is not None:
-        parts.append(f"true negative rate {found.true_negative_rate.value:.3f}")
+    for name in ("true_positive_rate", "true_negative_rate"):
+        rate = getattr(found, name)
+        if rate is not None:
+            parts.append(f"{name.replace('_', ' ')} {rate.value:.3f}")
     return ", ".join(parts)
 
 

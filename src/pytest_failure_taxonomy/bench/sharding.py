@@ -23,8 +23,8 @@ from pytest_failure_taxonomy.bench.load.folder import RUBRICS
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchDigests, TaskClass
 from pytest_failure_taxonomy.bench.report import (
     aggregate,
+    count_losses,
     distinct_name_of,
-    provider_losses,
 )
 from pytest_failure_taxonomy.errors import BenchError
 
@@ -308,8 +308,8 @@ def _join(parts: Sequence[_Part]) -> models.BenchRunReport:
     agreements = (report.rubric_agreement for report in reports)
     return joined.model_copy(
         update={
-            "lost_to_provider": provider_losses(losses),
-            "lost_to_environment": provider_losses(owed),
+            "lost_to_provider": count_losses(losses),
+            "lost_to_environment": count_losses(owed),
             "rubric_agreement": next(filter(None, agreements), None),
         }
     )

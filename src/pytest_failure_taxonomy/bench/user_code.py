@@ -149,10 +149,10 @@ def ends_run(error: BaseException, *, is_cancelled_by_us: bool = False) -> bool:
     ends = _ENDS_A_RUN if outcomes is None else (*_ENDS_A_RUN, outcomes.Exit)
     pending = [error]
     while pending:
-        each = pending.pop()
-        kind = type(each)  # `isinstance` would ask the exception
+        part = pending.pop()
+        kind = type(part)  # `isinstance` would ask the exception
         if issubclass(kind, BaseExceptionGroup):
-            pending.extend(BaseExceptionGroup.exceptions.__get__(each))
+            pending.extend(BaseExceptionGroup.exceptions.__get__(part))
         elif issubclass(kind, asyncio.CancelledError) and is_cancelled_by_us:
             continue
         elif issubclass(kind, ends):
@@ -461,12 +461,7 @@ class ToldError(Exception):
             "type": type(self).__name__,
             "message": str(self),
             "traceback": self.traceback.text(),
-            "full_name": self.full_name,
-            "failure_kind": self.failure_kind,
-            "retry_after": self.retry_after,
-            "is_systemic": self.is_systemic,
-            "is_lost": self.is_lost,
-            "charge_to": self.charge_to,
+            **{name: getattr(self, name) for name in _FACTS},  # type: ignore[typeddict-item]
         }
 
 

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.kept.file import read_run, report_of
+from pytest_failure_taxonomy.bench.kept.reader import read_run
+from pytest_failure_taxonomy.bench.kept.runs import report_of
 from pytest_failure_taxonomy.bench.sharding import join_shards
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (

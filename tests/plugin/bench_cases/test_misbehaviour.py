@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.kept.file import read_run
+from pytest_failure_taxonomy.bench.kept.reader import read_run
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,

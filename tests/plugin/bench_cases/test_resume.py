@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.kept.file import read_run
+from pytest_failure_taxonomy.bench.kept.reader import read_run
 from pytest_failure_taxonomy.system.process import has_process
 from tests.helpers.children import pytest_command
 from tests.helpers.runs import PytestRuns

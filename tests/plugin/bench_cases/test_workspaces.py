@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.kept.file import read_run
+from pytest_failure_taxonomy.bench.kept.reader import read_run
 from tests.helpers.children import ChildRun, run_child
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (

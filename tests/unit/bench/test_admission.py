@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.kept.file import RunFile
+from pytest_failure_taxonomy.bench.kept.writer import RunFile
 from pytest_failure_taxonomy.bench.models import COST_CAP, BenchCase
 from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.scores import CaseOutcome

@@ -16,7 +16,7 @@ from pytest_failure_taxonomy.bench.comparing import (
     compare,
     read_earlier_runs,
 )
-from pytest_failure_taxonomy.bench.kept.file import run_paths
+from pytest_failure_taxonomy.bench.kept.runs import run_paths
 from pytest_failure_taxonomy.errors import BenchError
 from tests.helpers.bench_scores import make_run, make_score
 from tests.helpers.reports import make_report

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.commands import case_lines, run_lines
-from pytest_failure_taxonomy.bench.kept.file import KeptRun, read_run
+from pytest_failure_taxonomy.bench.kept.reader import KeptRun, read_run
 from pytest_failure_taxonomy.bench.kept.shown import (
     json_text,
     messages_of,

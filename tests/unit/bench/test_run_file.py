@@ -16,14 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.kept import file as run_file
-from pytest_failure_taxonomy.bench.kept.file import (
-    KeptRun,
-    LineReader,
-    RunFile,
-    ScheduledCase,
-    read_run,
-)
+from pytest_failure_taxonomy.bench.kept import writer
+from pytest_failure_taxonomy.bench.kept.lines import ScheduledCase
+from pytest_failure_taxonomy.bench.kept.reader import KeptRun, LineReader, read_run
+from pytest_failure_taxonomy.bench.kept.writer import RunFile
 from pytest_failure_taxonomy.bench.scores import CaseOutcome
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.system.interpreter import isolate_module
@@ -64,12 +60,12 @@ SECOND: Final = "20260102T000000Z-bbbbbb"
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Don't wait for a process that works on a run."""
-    monkeypatch.setattr(run_file, "_SECONDS_TO_END", 0.0)
+    monkeypatch.setattr(writer, "_SECONDS_TO_END", 0.0)
 
 
 HOLD: Final = (
     "import sys, time; from pathlib import Path\n"
-    "from pytest_failure_taxonomy.bench.kept.file import RunFile\n"
+    "from pytest_failure_taxonomy.bench.kept.writer import RunFile\n"
     "file = RunFile(Path(sys.argv[1]), (), lambda given: given, 'gw0')\n"
     "file.hold(sys.argv[2]); print(flush=True); time.sleep(60)\n"
 )
@@ -116,7 +112,7 @@ def test_the_processes_of_one_session_work_on_a_run(
         monkeypatch.setattr("fcntl.lockf", refuse)
     if locks == "no fcntl":
         monkeypatch.setitem(sys.modules, "fcntl", None)
-        monkeypatch.setattr(run_file, "fcntl", None)
+        monkeypatch.setattr(writer, "fcntl", None)
     file = new_file(tmp_path, "gw1")
     with holder(file.path, FIRST) as child:
         file.hold(FIRST)  # as another worker of the session does

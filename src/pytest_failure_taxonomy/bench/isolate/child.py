@@ -37,13 +37,11 @@ class Printed:
 
     def take(self) -> bytes:
         """Return what was kept, and a line about what was dropped; begin anew."""
-        kept, dropped = bytes(self._kept), self._dropped
+        taken = bytes(self._kept)
+        if self._dropped:
+            taken += f"\n({self._dropped:,} more bytes were dropped)\n".encode()
         self._kept, self._dropped = bytearray(), 0
-        return (
-            kept + f"\n({dropped:,} more bytes were dropped)\n".encode()
-            if dropped
-            else kept
-        )
+        return taken
 
 
 class _Stream(io.RawIOBase):
@@ -333,12 +331,10 @@ def run_system(
         )
         verdict.tell(what, answer, is_free=is_free)
         given = None
-        if (
-            is_free
-            and requests is not None
-            and (head := _read(requests, wire.LENGTH.size))
-        ):
-            given = _read(requests, *wire.LENGTH.unpack(head))
+        if is_free and requests is not None:
+            head = _read(requests, wire.LENGTH.size)
+            if head is not None:
+                given = _read(requests, *wire.LENGTH.unpack(head))
     _exit(0)
 
 

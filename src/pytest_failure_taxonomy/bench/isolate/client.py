@@ -96,6 +96,13 @@ class Reply:
     body: bytes = b""
     printed: str = ""
 
+    @property
+    def why_ended(self) -> str:
+        """How the process ended, or why there was none."""
+        if self.what == wire.NOT_STARTED:
+            return f"could not be started: {self.body.decode(errors='replace')}"
+        return processes.how_it_ended(os.waitstatus_to_exitcode(self.status))
+
     @classmethod
     def of(cls, what: bytes, status: int = 0, body: bytes = b"") -> Reply:
         """Return the reply that a server has sent."""
@@ -638,13 +645,9 @@ class IsolatedSystem:
         if reply.what == wire.ANSWER and not reply.status:
             return Answer(**json.loads(reply.body))
         if reply.what == wire.TOO_LARGE:
-            raise ProcessDied(
-                f"the system returned more than {MAX_OUTPUT_BYTES:,} bytes of JSON"
-            )
-        why = processes.how_it_ended(os.waitstatus_to_exitcode(reply.status))
-        if reply.what == wire.NOT_STARTED:
-            why = f"could not be started: {reply.body.decode(errors='replace')}"
-        raise ProcessDied(f"the system's process {why}")
+            most = f"{MAX_OUTPUT_BYTES:,} bytes of JSON"
+            raise ProcessDied(f"the system returned more than {most}")
+        raise ProcessDied(f"the system's process {reply.why_ended}")
 
     async def connect(self) -> None:
         """Have a process that has imported the system, in the surroundings that ours has now.
@@ -773,12 +776,9 @@ def read_answer(reply: Reply, limit_seconds: float) -> RubricAnswer:
             f"gave more than {wire.MAX_VERDICT_BYTES:,} bytes as its verdict"
         )
     if reply.what == wire.NOT_STARTED:
-        raise RubricError(
-            f"could not be started: {reply.body.decode(errors='replace')}"
-        )
-    ended = processes.how_it_ended(os.waitstatus_to_exitcode(reply.status))
+        raise RubricError(reply.why_ended)
     if reply.what == wire.NO_ANSWER:
-        raise RubricError(f"{ended} and gave no verdict")
+        raise RubricError(f"{reply.why_ended} and gave no verdict")
     if reply.what == wire.RAISED:
         said = json.loads(reply.body)
         raise RubricError(
@@ -786,7 +786,7 @@ def read_answer(reply: Reply, limit_seconds: float) -> RubricAnswer:
         )
     if reply.status:
         errors = reply.printed if reply.what == wire.OUTPUT else ""
-        raise RubricError(ended, traceback=errors, printed=reply.printed)
+        raise RubricError(reply.why_ended, traceback=errors, printed=reply.printed)
     if reply.what == wire.OUTPUT:  # of a script
         try:
             printed = json.loads(reply.body)

@@ -25,13 +25,12 @@ from typing import Any, Final, Literal
 
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer, add_exactly
 from pytest_failure_taxonomy.bench.isolate.client import open_rubrics
-from pytest_failure_taxonomy.bench.kept import file as run_file
-from pytest_failure_taxonomy.bench.kept.file import (
-    KeptCase,
-    KeptRun,
-    RunFile,
+from pytest_failure_taxonomy.bench.kept.lines import (
     RunHeader,
+    begin_header,
 )
+from pytest_failure_taxonomy.bench.kept.reader import KeptCase, KeptRun
+from pytest_failure_taxonomy.bench.kept.writer import RunFile
 from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan, TaskClass
 from pytest_failure_taxonomy.bench.run.runner import Runner, RunResults
 from pytest_failure_taxonomy.bench.run.workspaces import KeptWorkspaces, Workspaces
@@ -40,6 +39,7 @@ from pytest_failure_taxonomy.bench.scores import (
     CaseOutcome,
     check_variables,
 )
+from pytest_failure_taxonomy.bench.sharding import case_digest
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import replace, value
@@ -68,6 +68,8 @@ class Regrading:
     """What becomes of each case of the run, by id."""
     changed: tuple[str, ...] = ()
     """Cases that have changed since, whether they are graded or not."""
+    workspaces: KeptWorkspaces | None = None
+    """Those of its cases, if they have any."""
 
     def having(self, fate: Fate) -> list[str]:
         """Return the ids of the cases with a fate, in the order of the run."""
@@ -76,12 +78,8 @@ class Regrading:
     @property
     def redacted(self) -> list[str]:
         """The ids of cases to grade from which secrets were removed."""
-        lasts = (
-            (case_id, self.run.cases[case_id].last) for case_id in self.having("graded")
-        )
-        return [
-            case_id for case_id, last in lasts if last is not None and last.is_redacted
-        ]
+        cases = [self.run.cases[case_id] for case_id in self.having("graded")]
+        return [case.case_id for case in cases if case.last and case.last.is_redacted]
 
     @property
     def added(self) -> list[str]:
@@ -112,35 +110,34 @@ def plan_regrading(
     Raises:
         BenchError: None of its outputs can be graded, or the rubric lacks a variable.
     """
-    now_in_class = {
-        case.case_id: run_file.scheduled(case).digest for case in task_class.cases
-    }
+    digests = {case.case_id: case_digest(case) for case in task_class.cases}
     changed = {
-        each.case_id
-        for each in run.scheduled()
-        if now_in_class.get(each.case_id, each.digest) != each.digest
-    }
-    fates: dict[str, Fate] = {
-        case_id: "gone"
-        if case_id not in now_in_class
-        else _fate(case, is_left_out=case_id in changed and not takes_changed)
-        for case_id, case in run.cases.items()
+        case.case_id
+        for case in run.scheduled()
+        if digests.get(case.case_id, case.digest) != case.digest
     }
     workspaces = kept_workspaces(run, task_class)
-    for case_id, fate in fates.items() if workspaces is not None else ():
-        if fate == "graded" and workspaces is not None and not workspaces.has(case_id):
-            fates[case_id] = "removed"
+    fates: dict[str, Fate] = {}
+    for case_id, case in run.cases.items():
+        fate = _fate(case, is_left_out=case_id in changed and not takes_changed)
+        if case_id not in digests:
+            fate = "gone"
+        elif fate == "graded" and workspaces and not workspaces.has(case_id):
+            fate = "removed"
+        fates[case_id] = fate
     check_variables(task_class, task_class.name)
     plan = Regrading(
-        run=run, task_class=task_class, fates=fates, changed=tuple(sorted(changed))
+        run=run,
+        task_class=task_class,
+        fates=fates,
+        changed=tuple(sorted(changed)),
+        workspaces=workspaces,
     )
     if not plan.having("graded"):
-        words = packaged_table("bench")["none_regraded"]
-        parts = [
-            f"{len(ids)} {said}"
-            for fate, said in words.items()
-            if (ids := plan.having(fate))
-        ]
+        parts = []
+        for fate, words in packaged_table("bench")["none_regraded"].items():
+            if ids := plan.having(fate):
+                parts.append(f"{len(ids)} {words}")
         why = ", ".join(parts) or "it has no cases"
         raise BenchError(
             f"{run.path}: has no output to grade again ({why}); run the cases again"
@@ -177,19 +174,15 @@ def new_header(plan: Regrading) -> RunHeader:
     old = plan.run.header
     begun = _BEGIN_OF_ID.match(old.run_id)
     source = old.run_id[begun.end() :] if begun else "regraded"
-    new = run_file.begin_header(
+    return begin_header(
         plan.task_class,
         run_id=f"{at}-{secrets.token_hex(3)}-{source}",
         folder=old.folder,
         system=old.system,
-    )
-    return new.model_copy(
-        update={
-            "test": old.test,
-            "commit": old.commit,
-            "shard": old.shard,
-            "regraded_from": old.run_id,
-        }
+        test=old.test,
+        commit=old.commit,
+        shard=old.shard,
+        regraded_from=old.run_id,
     )
 
 
@@ -199,67 +192,59 @@ async def regrade(plan: Regrading, file: RunFile) -> None:
     A cost cap counts what the rubric costs now. The cases' cost is what their system
     cost when it was called, and what the rubric costs now.
     """
-    kept, cases = plan.run.cases, plan.cases
-
-    def write(
-        case_id: str, calls: list[CaseAttempt], outcome: CaseOutcome | None
-    ) -> None:
-        """Write the earlier calls of a system, the last one with the score."""
-        for call in calls if outcome is None else calls[:-1]:
-            file.note_attempt(case_id, call)
-        if outcome is not None:
-            file.note_outcome(replace(outcome, attempts=tuple(calls)))
-
-    for case_id in cases:
-        fate, last, calls = (
-            plan.fates[case_id],
-            kept[case_id].last,
-            _calls(kept[case_id]),
-        )
-        if fate in _LOST or fate == "no output":
-            file.note_start(case_id, max(1, len(calls)))
-            outcome = None
-            if fate == "no output" and last is not None and last.score is not None:
-                outcome = CaseOutcome(
-                    case_id=case_id, score=last.score, printed=last.printed or ""
-                )
-            write(case_id, calls, outcome)
+    cases = plan.cases
 
     def write_score(outcome: CaseOutcome) -> None:
         """Write the new score of a case, with what its system has cost then."""
-        calls, before = _calls(kept[outcome.case_id]), kept[outcome.case_id].score
-        fingerprint = outcome.attempts[-1].fingerprint
-        calls[-1] = calls[-1].model_copy(update={"fingerprint": fingerprint})
-        spent = add_exactly(*(call.cost_usd for call in calls))
-        system_ms = calls[-1].seconds * 1000
+        case = plan.run.cases[outcome.case_id]
+        *others, last = _calls(case)
+        last = last.model_copy(update={"fingerprint": outcome.attempts[-1].fingerprint})
+        costs = [outcome.score.cost_usd, last.cost_usd]
+        costs += [call.cost_usd for call in others]
         score = outcome.score.model_copy(
             update={
-                "cost_usd": min(
-                    add_exactly(outcome.score.cost_usd, spent), MOST_COST_USD
-                ),
-                "wall_clock_ms": outcome.score.wall_clock_ms + system_ms,
-                "system_ms": None if before is None else before.system_ms,
+                "cost_usd": min(add_exactly(*costs), MOST_COST_USD),
+                "wall_clock_ms": outcome.score.wall_clock_ms + last.seconds * 1000,
+                "system_ms": case.score and case.score.system_ms,
             }
         )
-        write(outcome.case_id, calls, replace(outcome, score=score))
+        _write_calls(file, replace(outcome, score=score), [*others, last])
 
-    to_grade = [cases[case_id] for case_id in cases if plan.fates[case_id] == "graded"]
-    answers = {
-        case_id: Answer(output=last.output, transcript=last.transcript)
-        for case_id, case in kept.items()
-        if (last := case.last) is not None
-    }
+    answers = {}
+    for case_id in cases:
+        case = plan.run.cases[case_id]
+        fate, last, calls = plan.fates[case_id], case.last, _calls(case)
+        if fate == "graded" and last is not None:
+            answers[case_id] = Answer(output=last.output, transcript=last.transcript)
+        if fate in _LOST or fate == "no output":
+            file.note_start(case_id, max(1, len(calls)))
+        if fate in _LOST:
+            for call in calls:
+                file.note_attempt(case_id, call)
+        if fate == "no output" and last is not None and last.score is not None:
+            printed = last.printed or ""
+            outcome = CaseOutcome(case_id=case_id, score=last.score, printed=printed)
+            _write_calls(file, outcome, calls)
     graded_again = await grade_outputs(
         plan.task_class,
-        to_grade,
+        [cases[case_id] for case_id in answers],
         answers,
         on_outcome=write_score,
         on_start=lambda case_id: file.note_start(case_id, 1),
-        workspaces=kept_workspaces(plan.run, plan.task_class),
+        workspaces=plan.workspaces,
     )
     stopped = graded_again.stopped
     if stopped or (plan.run.stopped and plan.having("not run")):
         file.note_stop(stopped or plan.run.stopped)
+
+
+def _write_calls(
+    file: RunFile, outcome: CaseOutcome, calls: Sequence[CaseAttempt]
+) -> None:
+    """Write the earlier calls of a system, the last one with the score."""
+    for call in calls[:-1]:
+        file.note_attempt(outcome.case_id, call)
+    file.note_outcome(replace(outcome, attempts=tuple(calls)))
 
 
 async def grade_outputs(

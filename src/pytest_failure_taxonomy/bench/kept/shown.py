@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict
 
-from pytest_failure_taxonomy.bench.kept.file import (
-    KeptAttempt,
+from pytest_failure_taxonomy.bench.kept.lines import KeptAttempt
+from pytest_failure_taxonomy.bench.kept.reader import (
     KeptCase,
     KeptRun,
     read_calls,
@@ -61,23 +61,22 @@ def messages_of(transcript: Any) -> list[Message] | None:
     if not isinstance(transcript, list) or not transcript:
         return None
     messages = []
-    for given in transcript:
-        if not isinstance(given, dict) or not isinstance(given.get("role"), str):
+    for message in transcript:
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             return None
-        rest = {
-            key: each for key, each in given.items() if key not in ("role", "content")
-        }
-        content = given.get("content")
+        rest = dict(message)
+        role, content = rest.pop("role"), rest.pop("content", None)
         parts = content if isinstance(content, list) else [content]
-        texts = [text for text in map(_text_of_part, parts) if text is not None]
-        others = [
-            each for each in parts if each is not None and _text_of_part(each) is None
-        ]
+        texts, others = [], []
+        for part in parts:
+            text = _text_of_part(part)
+            if text is not None:
+                texts.append(text)
+            elif part is not None:
+                others.append(part)
         if others:
             rest["content"] = others if isinstance(content, list) else content
-        messages.append(
-            Message(given["role"], "\n".join(texts), text_of(rest) if rest else "")
-        )
+        messages.append(Message(role, "\n".join(texts), text_of(rest) if rest else ""))
     return messages
 
 

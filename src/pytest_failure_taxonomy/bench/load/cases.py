@@ -127,31 +127,30 @@ def read_entries(
         name: The file's name in it.
         columns: The names that the file has for ours, where they differ.
     """
-    path, problems, suffix = (
-        folder.path / name,
-        folder.problems_of(name),
-        suffix_of(name),
-    )
+    path = folder.path / name
+    problems = folder.problems_of(name)
+    suffix = suffix_of(name)
     if name == CASES_MODULE:
         yield from _generated_entries(path, problems)
-    elif suffix in _NUMBERED:
+        return
+    if suffix in _NUMBERED:
         yield from _numbered_entries(_NUMBERED[suffix](path, problems), problems)
+        return
+    if suffix in _DELIMITERS:
+        trees = _read_csv(path, problems, columns)
     else:
-        trees = (
-            _read_csv(path, problems, columns)
-            if suffix in _DELIMITERS
-            else _READERS[suffix](path, problems)
-        )
-        with suppress(BenchError):  # it is among the problems
-            for tree in trees:
-                yield Entry(tree=tree, problems=problems)
+        trees = _READERS[suffix](path, problems)
+    with suppress(BenchError):  # it is among the problems
+        for tree in trees:
+            yield Entry(tree=tree, problems=problems)
 
 
 def _numbered_entries(values: Iterable[Any], of_file: Problems) -> Iterator[Entry]:
     """Yield the entries of a file whose lines don't tell them apart."""
     number = 0
     for number, row in enumerate(values, start=1):
-        problems, tree = _OfEntry(of_file, number), Tree(value=row, line=0)
+        problems = _EntryProblems(of_file, number)
+        tree = Tree(value=row, line=0)
         if isinstance(row, dict):
             yield Entry(tree=tree, problems=problems, number=number)
         elif isinstance(row, WrongError):
@@ -175,14 +174,14 @@ def _read_json(path: Path, problems: Problems) -> list[Any]:
     except WrongError as error:
         problems.add(None, str(error))
         return []
-    lists = [value] if isinstance(value, list) else []
+    if isinstance(value, list):
+        return value
+    what = kind_of(Tree(value=value, line=0))
     if isinstance(value, dict):
         lists = [part for part in value.values() if isinstance(part, list)]
-    if len(lists) == 1:
-        return lists[0]
-    what = f"an object with {counted(len(lists), 'list')}"
-    if not isinstance(value, dict):
-        what = kind_of(Tree(value=value, line=0))
+        if len(lists) == 1:
+            return lists[0]
+        what = f"an object with {counted(len(lists), 'list')}"
     problems.add(None, f"{what} where a list of cases is expected; {_JSON_RIGHT}")
     return []
 
@@ -215,7 +214,7 @@ def _read_yaml(path: Path, problems: Problems) -> Iterator[Tree]:
 # Row by row.
 
 
-def _lines(
+def _text_lines(
     path: Path, problems: Problems, right: str, *, is_csv: bool = False
 ) -> Iterator[tuple[int, str]]:
     """Yield each line with its number, from 1; what keeps it from being read becomes a problem.
@@ -252,8 +251,9 @@ def _lines(
 
 
 def _read_json_lines(path: Path, problems: Problems) -> Iterator[Tree]:
-    before, is_empty = len(problems), True
-    for number, line in _lines(path, problems, _LINES_RIGHT):
+    before = len(problems)
+    is_empty = True
+    for number, line in _text_lines(path, problems, _LINES_RIGHT):
         text = line.strip(" \t\r\n\v\f")
         if not text:
             continue
@@ -266,8 +266,8 @@ def _read_json_lines(path: Path, problems: Problems) -> Iterator[Tree]:
         if isinstance(fields, dict):
             yield Tree(value=fields, line=number)
         else:
-            told = "a list" if isinstance(fields, list) else f"the value {quoted(text)}"
-            problems.add(number, f"{told} where an entry begins; {_LINES_RIGHT}")
+            what = "a list" if isinstance(fields, list) else f"the value {quoted(text)}"
+            problems.add(number, f"{what} where an entry begins; {_LINES_RIGHT}")
     if is_empty and len(problems) == before:
         problems.add(1, f"the file is empty; {_LINES_RIGHT}")
 
@@ -281,7 +281,7 @@ def _read_csv(
     before = len(problems)
     ours = {name: own for own, name in columns.items()}
     right = _CSV_RIGHT.format("commas" if path.suffix == ".csv" else "tabs")
-    rows = _rows(path, problems, right)
+    rows = _csv_rows(path, problems, right)
     first = next(rows, None)
     if first is None:
         if len(problems) == before:
@@ -314,14 +314,14 @@ def _read_csv(
         )
 
 
-def _rows(
+def _csv_rows(
     path: Path, problems: Problems, right: str
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield each row with the line in which it begins, without blank lines.
 
     A row that isn't CSV ends the reading: where the next one begins is anybody's guess.
     """
-    lines = _lines(path, problems, right, is_csv=True)
+    lines = _text_lines(path, problems, right, is_csv=True)
     texts = (text.replace("\0", "") for _, text in lines)
     rows = csv.reader(texts, strict=True, delimiter=_DELIMITERS[path.suffix])
     begin = 1
@@ -331,7 +331,7 @@ def _rows(
         try:
             cells = next(rows, None)
         except csv.Error as error:
-            problems.add(begin, f"not CSV ({_words(error)}); {right}")
+            problems.add(begin, f"not CSV ({_describe_csv_error(error)}); {right}")
             return
         finally:
             csv.field_size_limit(before)
@@ -342,7 +342,7 @@ def _rows(
         begin = rows.line_num + 1
 
 
-def _words(error: csv.Error) -> str:
+def _describe_csv_error(error: csv.Error) -> str:
     if "field limit" in str(error):
         return f"a cell of more than {MAX_CELL_CHARACTERS:,} characters; is a quote missing?"
     if "unexpected end" in str(error):
@@ -384,15 +384,15 @@ def _fields_of(
     before = len(problems)
     fields: dict[str, object] = {}
     for column, cell in row.items():
-        is_json, own = column.endswith(_JSON), ours.get(column, column)
+        own = ours.get(column, column)
+        is_json = column.endswith(_JSON)
         if not (is_json or own == "tags" or own in _NUMBERS):
             fields[column] = cell
         elif cell.strip():
             try:
                 if is_json:
-                    fields[column.removesuffix(_JSON)] = parse_value(
-                        cell, right=_CELL_RIGHT
-                    )
+                    value = parse_value(cell, right=_CELL_RIGHT)
+                    fields[column.removesuffix(_JSON)] = value
                 elif own == "tags":
                     fields[column] = _split_tags(cell)
                 else:
@@ -453,15 +453,15 @@ def _generated_entries(path: Path, problems: Problems) -> Iterator[Entry]:
     folder = str(path.parent)
     sys.path.insert(0, folder)  # it may import modules from its folder
     try:
-        function = _function(text, path, problems)
+        function = _load_function(text, path, problems)
         if function is not None:
-            yield from _entries(function, path, problems)
+            yield from _number_generated(function, path, problems)
     finally:
         if folder in sys.path:
             sys.path.remove(folder)
 
 
-class _OfEntry(Problems):
+class _EntryProblems(Problems):
     """The problems of one entry, which become those of the file."""
 
     def __init__(self, problems: Problems, number: int) -> None:
@@ -473,7 +473,7 @@ class _OfEntry(Problems):
         self._problems.add(line, f"entry {self._number}: {what}")
 
 
-def _function(text: str, path: Path, problems: Problems) -> Any:
+def _load_function(text: str, path: Path, problems: Problems) -> Any:
     """Return the function `cases`; `None` if the module has no such, or can't be run."""
     # It has to be in `sys.modules` for dataclasses and pickle, by a name that is nobody's.
     name = f"cases_of_{path.parent.name}_{id(problems):x}"
@@ -488,54 +488,43 @@ def _function(text: str, path: Path, problems: Problems) -> Any:
                 error.lineno, f"not Python ({shown(error.msg)}); fix the syntax"
             )
         else:
-            _tell(error, "can't be imported: ", path, problems)
+            _report_raised(error, "can't be imported: ", path, problems)
         return None
-    found = getattr(module, "cases", None)
-    if callable(found):
-        return found
+    function = getattr(module, "cases", None)
+    if callable(function):
+        return function
     problems.add(None, f"has no function cases; {_WRITE}")
     return None
 
 
-def _entries(function: Any, path: Path, of_file: Problems) -> Iterator[Entry]:
+def _number_generated(function: Any, path: Path, of_file: Problems) -> Iterator[Entry]:
     """Yield the entries that can be used, each with its number and its problems."""
     code = getattr(function, "__code__", None)
-    begin = (
-        code.co_firstlineno
-        if code is not None and code.co_filename == str(path)
-        else None
-    )
-    entries: Iterator[Any] | None = None
+    begin = None
+    if code is not None and code.co_filename == str(path):
+        begin = code.co_firstlineno
+    entries = _call_cases(function)
     for number in count(1):
         try:
-            if entries is None:
-                given = function()
-                if isinstance(given, dict | str) or not hasattr(
-                    type(given), "__iter__"
-                ):
-                    if hasattr(given, "close"):
-                        given.close()  # Python warns of a coroutine that is never awaited
-                    kind = type(given).__name__
-                    of_file.add(
-                        begin, f"cases() returned an object of type {kind}; {_WRITE}"
-                    )
-                    return
-                entries = iter(given)
             given = next(entries)
         except StopIteration:
             break
+        except WrongError as error:
+            of_file.add(begin, str(error))
+            return
         except BaseException as error:  # noqa: BLE001 - as above
-            _tell(error, f"entry {number}: cases() raised ", path, of_file)
+            _report_raised(error, f"entry {number}: cases() raised ", path, of_file)
             return
         if number > MAX_ENTRIES:
             of_file.add(
                 begin, f"cases() gives more than {MAX_ENTRIES:,} cases; let it end"
             )
             return
-        frame = getattr(entries, "gi_frame", None)
+        author = getattr(entries, "gi_yieldfrom", None)
+        frame = getattr(author, "gi_frame", None)
         line = begin if frame is None else frame.f_lineno
-        problems = _OfEntry(of_file, number)
-        fields = _as_json(given, line, problems)
+        problems = _EntryProblems(of_file, number)
+        fields = _copy_json(given, line, problems)
         if fields is not None:
             tree = Tree(value=fields, line=line or 1)
             yield Entry(tree=tree, problems=problems, number=number)
@@ -543,7 +532,24 @@ def _entries(function: Any, path: Path, of_file: Problems) -> Iterator[Entry]:
         of_file.add(begin, f"cases() gives no case; {_WRITE}")
 
 
-def _tell(error: BaseException, before: str, path: Path, problems: Problems) -> None:
+def _call_cases(function: Any) -> Iterator[Any]:
+    """Yield what `cases()` gives.
+
+    Raises:
+        WrongError: It gives nothing that can be iterated over.
+    """
+    given = function()
+    if not hasattr(type(given), "__iter__") or isinstance(given, dict | str):
+        if hasattr(given, "close"):
+            given.close()  # Python warns of a coroutine that is never awaited
+        kind = type(given).__name__
+        raise WrongError(f"cases() returned an object of type {kind}; {_WRITE}")
+    yield from iter(given)
+
+
+def _report_raised(
+    error: BaseException, before: str, path: Path, problems: Problems
+) -> None:
     if ends_run(error) and not isinstance(error, SystemExit):
         raise error
     frames = traceback.extract_tb(error.__traceback__)
@@ -552,7 +558,7 @@ def _tell(error: BaseException, before: str, path: Path, problems: Problems) -> 
     problems.add(lines[-1] if lines else None, what)
 
 
-def _as_json(
+def _copy_json(
     given: Any, line: int | None, problems: Problems
 ) -> dict[str, object] | None:
     """Return a copy of an entry that nobody else holds; `None` if there are problems."""
@@ -566,11 +572,11 @@ def _as_json(
         problems.add(line, f"{shown(problem)}; give what JSON can hold")
         return None
     try:
-        found: dict[str, object] = parse_value(json.dumps(given))
+        copy: dict[str, object] = parse_value(json.dumps(given))
     except WrongError as error:
         problems.add(line, str(error))
         return None
-    return found
+    return copy
 
 
 # Cases and examples.
@@ -588,7 +594,7 @@ _LIMITS: Final = ("timeout_per_case", "rubric_wall_clock")
 """A key that begins so is meant to be this limit in seconds; all others are the author's own."""
 
 
-def _as_text(case_id: Any) -> Any:
+def _id_text(case_id: Any) -> Any:
     """Return an id that is a number as text."""
     is_number = isinstance(case_id, int | float) and not isinstance(case_id, bool)
     return str(case_id) if is_number else case_id
@@ -623,7 +629,7 @@ def _check_tag(tag: str) -> str:
     return tag
 
 
-_Id = Annotated[str, AfterValidator(_check_id), BeforeValidator(_as_text)]
+_Id = Annotated[str, AfterValidator(_check_id), BeforeValidator(_id_text)]
 _Tag = Annotated[str, AfterValidator(_check_tag)]
 
 
@@ -649,7 +655,7 @@ class _LabelledInFile(FileModel):
     may_be_null: ClassVar[frozenset[str]] = frozenset({"output", "expect"})
 
     id: _Id
-    case: Annotated[str, BeforeValidator(_as_text)]
+    case: Annotated[str, BeforeValidator(_id_text)]
     output: Any
     expect: Annotated[Literal["gold", "null"] | None, _null] = None
     label: Literal["pass", "fail"] | None = None
@@ -673,31 +679,24 @@ def read_cases(
         folder: The folder of the task class.
         fields: Which fields of the files hold ids and so on.
     """
-    names = _file_names(folder, "cases", CASE_SUFFIXES)
-    if folder.has(CASES_MODULE):
-        names = [*(names or ()), CASES_MODULE]
-    if not names:
-        refused = ["cases", CASES_MODULE]
-        with suppress(OSError):  # links that were refused may be cases
-            refused += [f"cases/{name}" for name in os.listdir(folder.path / "cases")]
-        if not (any(map(folder.is_outside, refused)) or folder.has_problems("cases")):
-            what = (
-                "there is no such folder" if names is None else "there is no case in it"
-            )
-            right = "put cases in cases/ or write a cases.py"
-            folder.problems_of("cases").add(None, f"{what}; {right}")
-        return [], frozenset()
+    names = _case_files(folder)
     cases: list[BenchCase] = []
     places: dict[str, tuple[str, str]] = {}
     columns = fields.renamed
-    missing = _MissingFields(columns)
+    lacking: dict[str, list[Entry]] = {ours: [] for ours in ("id", *columns)}
+    if columns.get("id") == ROW_NUMBER:
+        del lacking["id"]
+    count = 0
     for name in names:
         path = folder.path / name
         for index, entry in enumerate(read_entries(folder, name, columns)):
-            missing.note(entry)
+            count += 1
+            for ours, lacking_it in lacking.items():
+                if columns.get(ours, ours) not in entry.tree.value:
+                    lacking_it.append(entry)
             values = _own_values(entry, columns, f"{_stem(name)}-{index}")
             case = _read_case(entry, values, columns, path)
-            case_id = _as_text(values.get("id"))
+            case_id = _id_text(values.get("id"))
             if not isinstance(case_id, str):
                 continue
             line = entry.tree.line
@@ -710,8 +709,26 @@ def read_cases(
                 entry.problems.add(line, f"{what}; each case needs its own")
             if case is not None:
                 cases.append(case)
-    missing.report()
+    _report_missing(lacking, columns, count)
     return cases, frozenset(places)
+
+
+def _case_files(folder: ClassFolder) -> list[str]:
+    """Return the files that give cases; that there is none becomes a problem."""
+    names = _file_names(folder, "cases", CASE_SUFFIXES)
+    if folder.has(CASES_MODULE):
+        names = [*(names or ()), CASES_MODULE]
+    if not names:
+        refused = ["cases", CASES_MODULE]
+        with suppress(OSError):  # links that were refused may be cases
+            refused += [f"cases/{name}" for name in os.listdir(folder.path / "cases")]
+        if not (any(map(folder.is_outside, refused)) or folder.has_problems("cases")):
+            what = "there is no case in it"
+            if names is None:
+                what = "there is no such folder"
+            right = "put cases in cases/ or write a cases.py"
+            folder.problems_of("cases").add(None, f"{what}; {right}")
+    return names or []
 
 
 def _stem(name: str) -> str:
@@ -726,62 +743,42 @@ def _where(place: tuple[str, str], name: str) -> str:
     return f"{file}:{at}" if at.isdecimal() else f"{at} of {file}"
 
 
-class _MissingFields:
-    """The entries without a field that the runner needs of each."""
+def _report_missing(
+    lacking: Mapping[str, list[Entry]], columns: Mapping[str, str], count: int
+) -> None:
+    """Add one problem for a field that no entry has, else one for each that lacks it.
 
-    def __init__(self, columns: Mapping[str, str]) -> None:
-        needed = {"id": "id", **columns}
-        self._columns = {
-            ours: name for ours, name in needed.items() if name != ROW_NUMBER
-        }
-        self._entries: dict[str, list[Entry]] = {ours: [] for ours in self._columns}
-        self._count = 0
-
-    def note(self, entry: Entry) -> None:
-        """Count an entry, and remember it if it lacks a field."""
-        self._count += 1
-        for ours, name in self._columns.items():
-            if name not in entry.tree.value:
-                self._entries[ours].append(entry)
-
-    def report(self) -> None:
-        """Add one problem for a field that no entry has, else one for each that lacks it."""
-        for ours, entries in self._entries.items():
-            name, is_own = self._columns[ours], self._columns[ours] == ours
-            lacking = entries
-            # A single case without an id is a slip, many are a set with other names.
-            if len(entries) == self._count and len(entries) > is_own:
-                what = _why_none_has(ours, name, entries)
-                lacking = entries[:1]
-            elif is_own:
-                what = f"the case has no id; {_MISSING['case']['id']}"
-            elif ours in ("id", "input"):
-                what = f"the case has no {shown(name)}, which bench.yaml reads as {ours}; add it"
-            else:
-                lacking = []
-            for entry in lacking:
-                entry.problems.add(entry.tree.line, what)
+    Args:
+        lacking: The entries without a field that the runner needs of each, by our name for it.
+        columns: The names that the files have for ours.
+        count: How many entries there are.
+    """
+    for ours, entries in lacking.items():
+        name = columns.get(ours, ours)
+        # A single case without an id is a slip, many are a set with other names.
+        if len(entries) == count > (name == ours):
+            what = _why_none_has(ours, name, entries[0].tree.value)
+            del entries[1:]
+        elif name == ours:
+            what = f"the case has no id; {_MISSING['case']['id']}"
+        elif ours in ("id", "input"):
+            what = f"the case has no {shown(name)}, which bench.yaml reads as {ours}; add it"
+        else:
+            continue
+        for entry in entries:
+            entry.problems.add(entry.tree.line, what)
 
 
-def _why_none_has(ours: str, name: str, entries: list[Entry]) -> str:
-    rows = [entry.tree.value for entry in entries]
+def _why_none_has(ours: str, name: str, first: dict[str, Any]) -> str:
     if name == ours:
-        right = f"`fields: {{id: {_likely_id(rows)}}}`"
+        like_ids = (shown(field) for field in first if "id" in field.lower())
+        field = next(like_ids, f'"{ROW_NUMBER}"')
+        right = f"`fields: {{id: {field}}}`"
         return f"no case has an id; say in bench.yaml which field is one: {right}"
-    otherwise = f"the first has {', '.join(rows[0])}"
-    right = right_words(name, rows[0], otherwise=shown(otherwise))
+    otherwise = f"the first has {', '.join(first)}"
+    right = right_words(name, first, otherwise=shown(otherwise))
     what = f"no case has a field {quoted(name)}, which bench.yaml reads as {ours}"
     return f"{what}; {right}"
-
-
-def _likely_id(rows: list[dict[str, Any]]) -> str:
-    """Return the name of a field that differs in all rows, or what stands for their numbers."""
-    for name in sorted(rows[0], key=lambda name: "id" not in name.lower()):
-        texts = [_as_text(row.get(name)) for row in rows]
-        are_short = all(isinstance(text, str) and len(text) < 80 for text in texts)
-        if are_short and len(set(texts)) == len(rows):
-            return shown(name)
-    return f'"{ROW_NUMBER}"'
 
 
 def _own_values(
@@ -871,16 +868,15 @@ def likely_cluster(cases: Iterable[BenchCase]) -> str:
     """
     values: dict[str, list[object]] = {}
     distinct = [case for case in cases if case.repetition == 1]
+    names = packaged_table("bench")["like_clusters"]
     for case in distinct:
-        for key, given in case.fields.items():
-            if key.lower() in packaged_table("bench")["like_clusters"]:
-                values.setdefault(key, []).append(given)
-    for key, given in sorted(values.items()):
-        are_names = all(
-            isinstance(each, str | int) for each in given
-        )  # which have a hash, too
-        is_of_all = len(given) == len(distinct) >= 5
-        if are_names and is_of_all and 2 <= len(set(given)) <= len(given) / 2:
+        for key, name in case.fields.items():
+            # Texts and numbers alone can be names; the others may have no hash.
+            if key.lower() in names and isinstance(name, str | int):
+                values.setdefault(key, []).append(name)
+    for key, clusters in sorted(values.items()):
+        is_of_all = len(clusters) == len(distinct) >= 5
+        if is_of_all and 2 <= len(set(clusters)) <= len(clusters) / 2:
             return key
     return ""
 
@@ -899,7 +895,7 @@ def read_oracle(
     for name in _file_names(folder, "oracle", ORACLE_SUFFIXES) or ():
         problems = folder.problems_of(name)
         for entry in (each.tree for each in read_entries(folder, name)):
-            case_id = _as_text(entry.value.get("case"))
+            case_id = _id_text(entry.value.get("case"))
             if isinstance(case_id, str) and case_ids and case_id not in case_ids:
                 right = right_words(
                     case_id, case_ids, otherwise="write the id of a case in cases/"
@@ -973,10 +969,8 @@ def _data_files(folder: ClassFolder, name: str) -> list[str]:
             for file in sorted(names)
             if file.endswith(DATA_SUFFIXES) and not file.startswith(".")
         ]
-    splits = {
-        _PART.sub("", os.path.splitext(os.path.relpath(file, name))[0])
-        for file in files
-    }
+    stems = (os.path.splitext(os.path.relpath(file, name))[0] for file in files)
+    splits = {_PART.sub("", stem) for stem in stems}
     what = ""
     if len(splits) > 1:
         what = f"holds several sets ({listed(sorted(splits), 10)})"

@@ -52,7 +52,7 @@ _GRADE: Final = "write `def grade(case, output):`"
 _ENUM: Final = (
     'write `class BreakdownKey(StrEnum):` and below it members, such as `OK = "ok"`'
 )
-_ONLY: Final = "only a docstring, imports from enum and one StrEnum may stand here"
+_ONLY: Final = "write a docstring, imports from enum and one plain StrEnum alone"
 
 
 def rubric_files(folder: ClassFolder) -> dict[str, str]:
@@ -61,7 +61,7 @@ def rubric_files(folder: ClassFolder) -> dict[str, str]:
     Files of `rubrics/` whose names begin with `_` are modules that rubrics share.
     """
     names = folder.names_in(RUBRICS)
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for file in names or ():
         stem, suffix = os.path.splitext(os.path.basename(file))
         if suffix != ".py" or stem.startswith("_"):
@@ -71,26 +71,28 @@ def rubric_files(folder: ClassFolder) -> dict[str, str]:
                 f"{quoted(stem)} is no name of a rubric; write letters, digits, - and _"
             )
             folder.problems_of(file).add(None, what)
-        found[stem] = file
-    if os.path.lexists(folder.path / RUBRIC) or not found:
-        own = os.path.splitext(RUBRIC)[0]
-        if own in found:
-            what = f"has the name of {RUBRIC}, which is a rubric, too; rename one of the two"
-            folder.problems_of(found[own]).add(None, what)
-        if names is None or os.path.lexists(folder.path / RUBRIC):
-            found[own] = RUBRIC
-        elif not folder.is_outside(RUBRICS):
-            what = f"there is no rubric in it; write {RUBRICS}/NAME.py, or a {RUBRIC} beside it"
-            folder.problems_of(RUBRICS).add(None, what)
-    for name, file in (
-        found.items() if len(found) > 1 else ()
-    ):  # the breakdown has their scores
+        files[stem] = file
+    own = os.path.splitext(RUBRIC)[0]
+    has_own = os.path.lexists(folder.path / RUBRIC)
+    if has_own and own in files:
+        what = (
+            f"has the name of {RUBRIC}, which is a rubric, too; rename one of the two"
+        )
+        folder.problems_of(files[own]).add(None, what)
+    if has_own or names is None:
+        files[own] = RUBRIC
+    elif not files and not folder.is_outside(RUBRICS):
+        what = f"there is no rubric in it; write {RUBRICS}/NAME.py, or a {RUBRIC} beside it"
+        folder.problems_of(RUBRICS).add(None, what)
+    if len(files) == 1:
+        return files
+    for name, file in files.items():  # the breakdown has their scores
         banned = models.banned_part(name)
         if banned is not None:
             what = f"its name would be a breakdown key that holds {banned!r}"
             right = f"rename {models.marked_key(name)}, to judge.py for example"
             folder.problems_of(file).add(None, f"{what}; {right}")
-    return dict(sorted(found.items()))
+    return dict(sorted(files.items()))
 
 
 def check_rubric(folder: ClassFolder, name: str, *, may_be_script: bool) -> None:
@@ -143,23 +145,12 @@ def _read_enum(folder: ClassFolder) -> Iterator[tuple[str, int]]:
     tree = _parse(folder, _KEYS_PYTHON, right, _MAX_BYTES)
     if tree is None:
         return
-    found: list[ast.ClassDef] = []
+    before = len(problems)
+    enumeration = None
     for statement in tree.body:
         match statement:
-            case ast.ClassDef():
-                bases = [
-                    ast.unparse(base).removeprefix("enum.") for base in statement.bases
-                ]
-                if bases not in (["StrEnum"], ["str", "Enum"]):
-                    what = f"the class {quoted(statement.name)} is no StrEnum; {_ENUM}"
-                    problems.add(statement.lineno, what)
-                marks = [ast.unparse(each) for each in statement.decorator_list]
-                if statement.keywords or marks not in ([], ["unique"], ["enum.unique"]):
-                    what = (
-                        f"the class {quoted(statement.name)} has decorators or keywords"
-                    )
-                    problems.add(statement.lineno, f"{what}; leave them out")
-                found.append(statement)
+            case ast.ClassDef() if enumeration is None and _is_str_enum(statement):
+                enumeration = statement
             case (
                 ast.Expr(value=ast.Constant(value=str()))  # a docstring
                 | ast.ImportFrom(module="enum" | "__future__", level=0)
@@ -167,15 +158,19 @@ def _read_enum(folder: ClassFolder) -> Iterator[tuple[str, int]]:
             ):
                 pass
             case _:
-                what = f"{_first_words(statement)} is neither a StrEnum nor an import of it"
-                problems.add(statement.lineno, f"{what}; {_ONLY}")
-    if not found:
+                what = f"{_first_words(statement)} can't stand here; {_ONLY}"
+                problems.add(statement.lineno, what)
+    if enumeration is not None:
+        yield from _members(enumeration, problems)
+    elif len(problems) == before:
         problems.add(1, f"there is no StrEnum; {_ENUM}")
-        return
-    for other in found[1:]:
-        what = f"{quoted(other.name)} is a second class; keep the one of line {found[0].lineno}"
-        problems.add(other.lineno, what)
-    yield from _members(found[0], problems)
+
+
+def _is_str_enum(statement: ast.ClassDef) -> bool:
+    bases = [ast.unparse(base).removeprefix("enum.") for base in statement.bases]
+    decorators = {ast.unparse(decorator) for decorator in statement.decorator_list}
+    is_plain = decorators <= {"unique", "enum.unique"} and not statement.keywords
+    return is_plain and bases in (["StrEnum"], ["str", "Enum"])
 
 
 def _members(
@@ -186,13 +181,10 @@ def _members(
         match statement:
             case ast.Assign(
                 targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))
-            ):
+            ) if not name.startswith("_"):
                 if name in lines:
                     what = f"the member {quoted(name)} stands in line {lines[name]} already"
                     problems.add(statement.lineno, f"{what}; give it once")
-                elif name.startswith("_"):
-                    what = f"{quoted(name)} is no member; begin it with a letter"
-                    problems.add(statement.lineno, what)
                 else:
                     yield text, statement.lineno
                 lines.setdefault(name, statement.lineno)
@@ -413,15 +405,14 @@ def _wrong_fields(
             yield ("hidden", number), what
         elif what := _why_no_field(name, fields):
             yield ("hidden", number), what
-    if settings.cluster is not None and (
-        what := _why_no_field(settings.cluster, fields)
-    ):
-        yield ("cluster",), what
-    workspace = settings.workspace
-    if workspace is not None:
-        for field in filter(None, (workspace.git_field, workspace.commit)):
-            if what := _why_no_field(field, fields):
-                yield ("workspace",), what
+    named = {"cluster": [settings.cluster]}
+    if settings.workspace is not None:
+        workspace = settings.workspace
+        named["workspace"] = [workspace.git_field, workspace.commit]
+    for key, names in named.items():
+        for name in filter(None, names):
+            if what := _why_no_field(name, fields):
+                yield (key,), what
 
 
 def _check_workspaces(
@@ -577,10 +568,10 @@ def read_breakdown_keys(
         problems.add(None, f"stands beside {_KEYS_YAML}; keep one of the two")
     else:
         keys = list(_read_enum(folder))
-    return reserved.union(_checked_keys(keys, reserved, problems)), ranges
+    return reserved.union(_check_keys(keys, reserved, problems)), ranges
 
 
-def _checked_keys(
+def _check_keys(
     keys: Iterable[tuple[str, int]], reserved: frozenset[str], problems: Problems
 ) -> Iterable[str]:
     lines: dict[str, int] = {}

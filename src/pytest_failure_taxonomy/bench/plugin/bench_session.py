@@ -6,16 +6,14 @@ import json
 import os
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from textwrap import shorten
 from typing import Any, Final
 
 import pytest
 
 from pytest_failure_taxonomy.bench import comparing
-from pytest_failure_taxonomy.bench.kept.file import SystemGiven
-from pytest_failure_taxonomy.bench.load.cases import likely_cluster
+from pytest_failure_taxonomy.bench.kept.lines import SystemGiven
 from pytest_failure_taxonomy.bench.load.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport, RunPlan, TaskClass
 from pytest_failure_taxonomy.bench.oracle import with_agreement
@@ -26,6 +24,7 @@ from pytest_failure_taxonomy.bench.plugin import (
     storage,
     task_classes,
 )
+from pytest_failure_taxonomy.bench.plugin.baseline import BASELINE
 from pytest_failure_taxonomy.bench.plugin.items import (
     BENCH,
     CaseFailedError,
@@ -36,6 +35,7 @@ from pytest_failure_taxonomy.bench.plugin.live_line import LiveLine
 from pytest_failure_taxonomy.bench.plugin.node_names import case_and_system
 from pytest_failure_taxonomy.bench.plugin.results import SourcedReport, reported_by
 from pytest_failure_taxonomy.bench.plugin.storage import Source
+from pytest_failure_taxonomy.bench.plugin.view import SummaryView
 from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.run.fan_out import NotStartedError
 from pytest_failure_taxonomy.bench.run.runner import CaseLostError, Runner
@@ -58,8 +58,6 @@ _RUN_NOTHING = (
 
 _BELOW_KEY: Final = "failure_taxonomy_bench_below"
 """Under it the report of a test has the lines that show its case, where only the gate decides."""
-_MAX_SHOWN: Final = 120
-"""Characters of a case's result in its line of the summary."""
 _FAILED = pytest.StashKey[BaseException]()
 """Why the item of a case fails."""
 _IS_TO_BE_RERUN = pytest.StashKey[bool]()
@@ -107,7 +105,7 @@ class BenchSession:
         self._results = results.Results(
             config, self.storage, str(given.get("workerid", ""))
         )
-        self._baseline = config.stash.get(results.BASELINE, None)
+        self._baseline = config.stash.get(BASELINE, None)
         self._reports: list[SourcedReport] | None = None
         self._json_problem = ""
         self.why_gate_failed = ""
@@ -121,12 +119,11 @@ class BenchSession:
     def run(self, item: CaseItem) -> CaseOutcome:
         """Return the outcome of an item's case, and add the score to the item's report."""
         source = item.source
+        waiting: AbstractContextManager[None] = nullcontext()
+        if self._live_line is not None:
+            waiting = self._live_line.while_waiting()
         try:
-            with (
-                nullcontext()
-                if self._live_line is None
-                else self._live_line.while_waiting()
-            ):
+            with waiting:
                 outcome = self.runs.outcome_of(item)
         except NotStartedError as error:
             reported_by(item).append(("stop", *source, str(error)))
@@ -135,9 +132,10 @@ class BenchSession:
             what, kind = f"no score: {lost.shown.words}", items.CaseWithoutScoreError
             if lost.fatal is None:
                 what, kind = f"{what} (environment)", items.CaseLostToEnvironmentError
-            lines = [what, *lost.shown.traceback.text().splitlines()]
+            lines = [what]
             if lost.workspace is not None:
-                lines.insert(1, f"  workspace: {lost.workspace}")
+                lines.append(f"  workspace: {lost.workspace}")
+            lines += lost.shown.traceback.text().splitlines()
             raise kind(what, lines) from None
         score = outcome.score.model_dump(mode="json")
         reported_by(item).append(("case", *source, item.case.case_id, score))
@@ -156,9 +154,9 @@ class BenchSession:
         folder = plan.task_class.folder
         given = scheduler.facts_of_system(system)
         source = Source("" if folder is None else str(folder), test)
-        file = self._results.open(source, plan.task_class, given, plan.cases)
+        file = self._results.files.open(source, plan.task_class, given, plan.cases)
         runner = Runner(
-            workspaces=self._results.workspaces(plan.task_class, file),
+            workspaces=self._results.files.workspaces(plan.task_class, file),
             results=results.SourceResults(file),
             admission=Admission(plan, file),
             is_logging=False,
@@ -189,8 +187,9 @@ class BenchSession:
         known = self._results.sources[found.source]
         given = SystemGiven(name=found.source.test, label=found.source.system)
         if known.file is None:
-            known.file = self._results.open(
-                found.source, plan.task_class, given, shard=plan.shard
+            cases = self._results.scheduled_cases(found.source, plan.task_class)
+            known.file = self._results.files.open(
+                found.source, plan.task_class, given, cases, plan.shard
             )
         if known.file is not None:
             call = outcome.attempts[-1].model_copy(update={"cost_usd": cost_usd})
@@ -357,31 +356,26 @@ class BenchSession:
             isinstance(each, CaseItem) for each in session.items
         ):
             self._live_line = LiveLine.begin(self._config, self._results.progress)
-        supervisor = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")[0]
-        is_watched = supervisor == str(os.getppid()) or (
-            supervisor and sys.platform == "win32"
-        )
         terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
         is_shown = self._runs_something and not self._is_worker and terminal is not None
-        if is_watched or not is_shown or not os.environ.get("CI"):
+        if not is_shown or not os.environ.get("CI") or _is_supervised():
             return
-        for found in map(self._case_of, session.items):
-            if found is None:
-                continue
-            settings = self.classes.settings(found.task_class)
-            is_elsewhere = (
-                settings.is_system_isolated or self.classes.backend is not None
-            )
-            if found.source.test or not is_elsewhere:
+        for case in map(self._case_of, session.items):
+            if case is not None and self._may_end_pytest(case):
                 terminal.write_line(_UNWATCHED, yellow=True)
                 return
+
+    def _may_end_pytest(self, case: CaseItem | MarkedCase) -> bool:
+        settings = self.classes.settings(case.task_class)
+        is_elsewhere = settings.is_system_isolated or self.classes.backend is not None
+        return bool(case.source.test) or not is_elsewhere
 
     def _check(self, task_classes: Iterable[TaskClass]) -> None:
         """Refuse a run that can't go on, and a cluster that can't call the systems, once."""
         if self._is_checked or not self._runs_something:
             return
         self._is_checked = True
-        self._results.check(self.classes.shard)
+        self._results.files.check(self._results.sources, self.classes.shard)
         problems = []
         for task_class in task_classes:
             try:
@@ -404,19 +398,7 @@ class BenchSession:
                 *item.reportinfo()[:2], call.excinfo.value
             )
         if report.failed and call.excinfo is not None:
-            if item.stash.get(_IS_TO_BE_RERUN, False):
-                reported_by(item).append(("note", _NOT_RERUN))
-            is_scored = any(
-                what == "case" for what, *_ in item.stash.get(results.REPORTED, ())
-            )
-            found = self._case_of(item)
-            # A case whose test failed for another reason than its score, which then is void.
-            if found and not (
-                is_scored and isinstance(call.excinfo.value, CaseFailedError)
-            ):
-                is_called = call.when != "setup"
-                broken = ("broken", *found.source, found.case.case_id, is_called)
-                reported_by(item).append(broken)
+            self._note_failure(item, call.when, call.excinfo.value)
         below = item.stash.get(items.BELOW, None)
         if below is not None and call.when == "call" and report.passed:
             setattr(report, _BELOW_KEY, [str(below), *below.lines])
@@ -430,16 +412,25 @@ class BenchSession:
                 item.user_properties.extend(properties)
         return report
 
+    def _note_failure(self, item: pytest.Item, when: str, error: BaseException) -> None:
+        if item.stash.get(_IS_TO_BE_RERUN, False):
+            reported_by(item).append(("note", _NOT_RERUN))
+        case = self._case_of(item)
+        names = [name for name, *_ in item.stash.get(results.REPORTED, ())]
+        # A case whose test failed for another reason than its score, which then is void.
+        if case and not ("case" in names and isinstance(error, CaseFailedError)):
+            is_called = when != "setup"
+            broken = ("broken", *case.source, case.case.case_id, is_called)
+            reported_by(item).append(broken)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(
         self, report: pytest.CollectReport | pytest.TestReport
     ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
         """Name the cases that did not pass where only the gate decides: to pytest, they passed."""
-        return (
-            ("below", "b", ("BELOW", {"yellow": True}))
-            if hasattr(report, _BELOW_KEY)
-            else None
-        )
+        if not hasattr(report, _BELOW_KEY):
+            return None
+        return "below", "b", ("BELOW", {"yellow": True})
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self) -> None:
@@ -455,15 +446,15 @@ class BenchSession:
 
         They are dropped when all plugins have seen the report: pytest keeps it until the end.
         """
-        live_line = (
-            self._live_line if hasattr(report, "node") else None
-        )  # of xdist's worker
+        is_of_worker = hasattr(report, "node")
+        live_line = self._live_line if is_of_worker else None
         if live_line is not None:
             live_line.erase()
-        if hasattr(report, storage.WIRE_KEY):
-            self._results.take(getattr(report, storage.WIRE_KEY))
+        reported = getattr(report, storage.WIRE_KEY, None)
+        if reported is not None:
+            self._results.take(reported)
         yield
-        if hasattr(report, storage.WIRE_KEY):
+        if reported is not None:
             delattr(report, storage.WIRE_KEY)
         if live_line is not None:
             live_line.draw()
@@ -484,7 +475,7 @@ class BenchSession:
         self.runs.fan_out.close()
         yield
         if self._is_worker:
-            self._results.close()
+            self._results.files.close()
             return
         self._results.collect()
         if session.shouldfail:
@@ -529,60 +520,27 @@ class BenchSession:
         if self._is_worker:  # the terminal of an xdist worker is not shown
             return
         terminal, reports = terminalreporter, self._sourced()
-        notes = [*self._results.notes]
-        notes += [
-            f"bench: the run is not kept: {each}"
-            for each in self._results.note_problems()
-        ]
-        notes += self._baseline.notes if self._baseline is not None else ()
-        notes += dict.fromkeys(self._likely_clusters(reports))
-        self._print_below(terminal)
-        if terminal.verbosity >= -1 and reports:
-            if terminal.verbosity >= 0:
-                terminal.write_sep("=", "bench")
-            else:
-                terminal.line("")
-            self._results.print_runs(terminal, reports, self.classes.shown)
-        for note in notes:
-            terminal.write_line(note, yellow=True)
-        if self._json_problem:
-            terminal.write_line(f"--bench-json: {self._json_problem}", red=True)
-
-    def _likely_clusters(self, reports: Iterable[SourcedReport]) -> Iterator[str]:
-        """Yield which bounds take cases that seem to be alike for independent ones."""
-        for report, _, folder, _ in reports:
-            if folder and report.lower_bound_95.value is not None:
-                task_class = self.classes.load(Path(folder))
-                field = likely_cluster(task_class.cases)
-                if field and "cluster" not in task_class.settings.model_fields_set:
-                    yield (
-                        f"bench {report.task_class}: cases share values of {field}; if such cases"
-                        f" are alike, the bound is too high: write `cluster: {field}` into"
-                        " bench.yaml, or `cluster: null` if they are not"
-                    )
-
-    def _print_below(self, terminal: pytest.TerminalReporter) -> None:
-        """Print cases that are below as pytest prints failures: a line each, in full if asked."""
+        are_saved = not self.storage.is_temporary
+        view = SummaryView(
+            terminal, self.classes, self._results.kept_runs(), are_saved=are_saved
+        )
         below = [
             (report.nodeid, getattr(report, _BELOW_KEY))
             for report in terminal.stats.get("below", ())
         ]
-        if below and terminal.verbosity >= 0:
-            terminal.write_sep("=", "BELOW")
-        is_detailed = terminal.verbosity > 0 or "P" in terminal.reportchars  # -v, -rA
-        if is_detailed and self._config.option.tbstyle != "no":
-            for nodeid, (_, *lines) in below:
-                terminal.write_sep(
-                    "_", nodeid.partition("::")[2], yellow=True, bold=True
-                )
-                for line in lines:
-                    terminal.write_line(line)
-        for nodeid, (message, *_) in below if "f" in terminal.reportchars else ():
-            terminal.ensure_newline()
-            terminal.write("BELOW", yellow=True)
-            terminal.write_line(
-                f" {nodeid} - {shorten(message, _MAX_SHOWN, placeholder='...')}"
-            )
+        view.print_below(below, has_lines=self._config.option.tbstyle != "no")
+        if terminal.verbosity >= -1 and reports:
+            view.print_runs(reports)
+        problems = self._results.files.problems()
+        notes = [*self._results.notes]
+        notes += [f"bench: the run is not kept: {problem}" for problem in problems]
+        if self._baseline is not None:
+            notes += self._baseline.notes
+        notes += dict.fromkeys(view.likely_clusters(reports))
+        for note in notes:
+            terminal.write_line(note, yellow=True)
+        if self._json_problem:
+            terminal.write_line(f"--bench-json: {self._json_problem}", red=True)
 
     @property
     def place(self) -> SectionPlace | None:
@@ -619,24 +577,32 @@ class BenchSession:
             reports = self._results.reports(self.classes)
             if self._baseline is not None:
                 reports = self._baseline.judge(
-                    reports, self.classes, self._results.keep_baseline
+                    reports, self.classes, self._results.note_baseline
                 )
             # A whole run of a test stands by itself, and a shard is compared when it is merged.
-            compared = comparing.compare_systems(
-                [each.report for each in reports],
-                [
-                    each[1:3] if each.folder and not each.report.shard else None
-                    for each in reports
-                ],
-            )
-            pairs = zip(reports, compared, strict=True)
-            reports = [each._replace(report=report) for each, report in pairs]
+            classes = [
+                (sourced.test, sourced.folder)
+                if sourced.folder and not sourced.report.shard
+                else None
+                for sourced in reports
+            ]
             folder, _ = storage.storage_of(self._config)
+            compared = comparing.compare_systems(
+                [sourced.report for sourced in reports], classes
+            )
             self._reports = [
-                each._replace(report=with_agreement(each.report, folder))
-                for each in reports
+                sourced._replace(report=with_agreement(report, folder))
+                for sourced, report in zip(reports, compared, strict=True)
             ]
         return self._reports
+
+
+def _is_supervised() -> bool:
+    """Return whether `failure-taxonomy run` has started this process."""
+    supervisor = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")[0]
+    if sys.platform == "win32":
+        return bool(supervisor)
+    return supervisor == str(os.getppid())
 
 
 def write_json(path: Path, reports: Sequence[BenchRunReport]) -> str:

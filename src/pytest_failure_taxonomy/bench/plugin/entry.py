@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
         storage = bench_storage(config)  # which refuses what can't be used
         if storage.resumes:
             with imports_as_they_are(config):
-                from pytest_failure_taxonomy.bench.plugin.results import check_resumed
+                from pytest_failure_taxonomy.bench.plugin.run_files import check_resumed
 
             check_resumed(Path(storage.folder), config)
     if given["json"]:
@@ -84,7 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
         given["baseline"] or config.getoption("bench_baseline") is not None
     ):
         with imports_as_they_are(config):
-            from pytest_failure_taxonomy.bench.plugin.results import BASELINE, Baseline
+            from pytest_failure_taxonomy.bench.plugin.baseline import BASELINE, Baseline
 
         config.stash[BASELINE] = Baseline.read(config)
 

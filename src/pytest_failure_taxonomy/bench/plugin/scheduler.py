@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric, IsolatedSystem
-from pytest_failure_taxonomy.bench.kept.file import SystemGiven
+from pytest_failure_taxonomy.bench.kept.lines import SystemGiven
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, TaskClass
 from pytest_failure_taxonomy.bench.plugin.items import (
     SYSTEM_FIXTURE,
@@ -130,41 +130,43 @@ class CaseScheduler:
         )
         results.system = str(given)
         if results.admission is None:  # of all units of the source
-            results.file = self._results.open(
-                source, plan.task_class, given, shard=plan.shard
+            cases = self._results.scheduled_cases(source, plan.task_class)
+            results.file = self._results.files.open(
+                source, plan.task_class, given, cases, plan.shard
             )
             results.admission = Admission(plan, results.file)
-        is_resumed = results.file is not None and results.file.is_resumed
-        before = results.before() if self._results.is_shared or is_resumed else None
         earlier: dict[str, tuple[CaseAttempt, ...]] = {}
         done: dict[str, CaseOutcome] = {}
+        is_resumed = results.file is not None and results.file.is_resumed
+        is_shared = self._results.is_shared
+        before = results.before() if is_shared or is_resumed else None
         if before is not None:
-            own = self._results.worker
-            known = {
-                each.case.case_id: before.known.get(each.case.case_id) for each in items
-            }
-            of_others = [
-                each
-                for each in known.values()
-                if each and each.begun_by not in (None, own) and self._results.is_shared
+            ids = [item.case.case_id for item in items]
+            kept_cases = [
+                before.known[case_id] for case_id in ids if case_id in before.known
             ]
-            if any(each.last is None or each.last.score is None for each in of_others):
+            own = self._results.worker
+            of_others = []
+            if is_shared:
+                of_others = [
+                    case for case in kept_cases if case.begun_by not in (None, own)
+                ]
+            if any(case.score is None for case in of_others):
                 # The worker that ran the unit crashed on an unknown case: run them one by one.
                 items = [asking]
                 plan = plan.model_copy(update={"cases": (asking.case,)})
-            for each in (known[item.case.case_id] for item in items):
-                if each is None:
-                    continue
-                calls, last = each.all_calls(), each.last
-                is_known = each in of_others or (
-                    is_resumed and last and before.settles(last)
-                )
-                if last and last.score and is_known:
-                    done[each.case_id] = CaseOutcome(
-                        case_id=each.case_id, score=last.score, attempts=calls
+                kept_cases = [
+                    case for case in kept_cases if case.case_id == asking.case.case_id
+                ]
+            for case in kept_cases:
+                calls, last = case.all_calls(), case.last
+                is_settled = is_resumed and last is not None and before.settles(last)
+                if case.score is not None and (is_settled or case in of_others):
+                    done[case.case_id] = CaseOutcome(
+                        case_id=case.case_id, score=case.score, attempts=calls
                     )
                 elif calls:
-                    earlier[each.case_id] = calls
+                    earlier[case.case_id] = calls
         results.admission.nodeids.update(
             {each.case.case_id: each.nodeid for each in items}
         )
@@ -176,7 +178,7 @@ class CaseScheduler:
             on_lost=unit.lose,
             results=results,
             admission=results.admission,
-            workspaces=self._results.workspaces(plan.task_class, results.file),
+            workspaces=self._results.files.workspaces(plan.task_class, results.file),
             loop=self.fan_out.loop_of_systems,
             is_logging=False,
         ).run_cases(

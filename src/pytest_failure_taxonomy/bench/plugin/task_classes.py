@@ -153,7 +153,7 @@ class TaskClasses:
                 if given is None and option.name not in own.model_fields_set:
                     given = config.getini(option.dest) or None
                 if given is not None:
-                    values[option.name] = _converted(option.dest, option, given)
+                    values[option.name] = _convert_option(option.dest, option, given)
             settings = BenchSettings(**values)
             if self.shard is not None:
                 cap = settings.max_cost_usd
@@ -362,7 +362,7 @@ def check_options(config: pytest.Config) -> None:
         ):
             try:
                 if given is not None:
-                    _converted(where, option, given)
+                    _convert_option(where, option, given)
             except pytest.UsageError as error:
                 problems.append(str(error))
     for check in (backend_address, chosen_shard):
@@ -407,7 +407,7 @@ def chosen_shard(config: pytest.Config) -> tuple[int, int] | None:
     return parse_shard(ini, "bench_shard") if ini else None
 
 
-def _converted(where: str, option: Option, given: str) -> Any:
+def _convert_option(where: str, option: Option, given: str) -> Any:
     try:
         return getattr(
             BenchSettings.model_validate_strings({option.name: given}), option.name

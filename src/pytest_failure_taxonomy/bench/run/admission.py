@@ -15,16 +15,16 @@ from decimal import Decimal
 from typing import Final, Literal
 
 from pytest_failure_taxonomy.bench.answers import add_exactly, exact
-from pytest_failure_taxonomy.bench.kept.file import (
+from pytest_failure_taxonomy.bench.kept.lines import (
     KeptAttempt,
     Line,
-    LineReader,
     ResumedLine,
-    RunFile,
     SpentLine,
     StartedLine,
     StoppedLine,
 )
+from pytest_failure_taxonomy.bench.kept.reader import LineReader
+from pytest_failure_taxonomy.bench.kept.writer import RunFile
 from pytest_failure_taxonomy.bench.models import COST_CAP, BenchCase, RunPlan
 from pytest_failure_taxonomy.system.process import has_process
 from pytest_failure_taxonomy.taxonomy.words import cost_words

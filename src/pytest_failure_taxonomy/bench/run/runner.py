@@ -216,12 +216,9 @@ class _Calls:
         self.is_timed = False
         """Whether the seconds of the last call are the system's own."""
 
-    def since(self, count: int) -> Spending:
-        """Return what the calls after the first `count` spent together."""
-        spending = Spending()
-        for call in self.done[count:]:
-            spending.add(call.cost_usd, call.usage)
-        return spending
+    def cost_usd(self, since: int = 0) -> float:
+        """Return what the calls after the first `since` spent together."""
+        return add_exactly(*(call.cost_usd for call in self.done[since:]))
 
     def begin(self, spending: Spending) -> None:
         """Begin the next call."""
@@ -353,7 +350,7 @@ class PlanRun:
         self._runner.on_start(case.case_id)
         calls = _Calls(self._earlier.get(case.case_id, ()))
         before = len(calls.done)
-        before_usd = add_exactly(*(call.cost_usd for call in calls.done))
+        before_usd = calls.cost_usd()
         try:
             outcome = await self._outcome_of(case, calls)
         except CaseLostError as lost:
@@ -363,8 +360,8 @@ class PlanRun:
             update = {"is_lost": True, "workspace": lost.workspace}
             last = calls.done[-1].model_copy(update=update)
             if self._admission.is_needed:
-                spent = calls.since(before)
-                self._admission.settle(case.case_id, spent.cost_usd, last.fingerprint)
+                cost_usd = calls.cost_usd(since=before)
+                self._admission.settle(case.case_id, cost_usd, last.fingerprint)
             self.results.fail(case.case_id, last)
             if self._runner.on_lost is not None:
                 self._runner.on_lost(case.case_id, lost)
@@ -400,7 +397,7 @@ class PlanRun:
         if self._workspaces is None:
             return None
         call = partial(self._workspaces.make, case)
-        made = await self._made(self._make_workspace, call, SECONDS_TO_MAKE)
+        made = await self._make_call(self._make_workspace, call, SECONDS_TO_MAKE)
         if made.error is None and not made.is_too_late:
             workspace: Path = made.value
             return workspace
@@ -435,11 +432,9 @@ class PlanRun:
         failed = _judge_system(system)
         if failed is not None:
             score, fingerprint = failed
-            kind = (
-                None
-                if system.is_too_late or system.error is None
-                else system.error.failure_kind
-            )
+            kind = None
+            if system.error is not None and not system.is_too_late:
+                kind = system.error.failure_kind
             mode = score.failure_modes[0]
             ended = mode.detail or mode.code
             calls.end(system, ended=ended, kind=kind, fingerprint=fingerprint)
@@ -455,7 +450,7 @@ class PlanRun:
         if self._workspaces is not None:
             graded = graded.in_workspace(self._workspaces.path_of(case.case_id))
         grade = partial(self._rubric, graded, answer.output)
-        rubric = await self._made(self._call_rubric, grade, limit)
+        rubric = await self._make_call(self._call_rubric, grade, limit)
         if rubric.fatal_error is not None and rubric.error is not None:
             raise CaseLostError(rubric.fatal_error, rubric.error)
         wall_clock_ms = (system.elapsed_seconds + rubric.elapsed_seconds) * 1000
@@ -487,7 +482,7 @@ class PlanRun:
                 hidden, calls.spending, is_suspect=was_lost, workspace=workspace
             )
             read = partial(read_output, calls.spending.add)
-            attempt = await self._made(
+            attempt = await self._make_call(
                 self._call_system, partial(self._system, given), limit, read=read
             )
             error = attempt.error
@@ -506,17 +501,15 @@ class PlanRun:
             )
             self.results.fail(case.case_id, call)
             await asyncio.sleep(pause)
-        if error is None or attempt.is_too_late:
-            is_owed = False
-        else:
-            is_owed = self._lost_if is not None and error.charge_to == self._lost_if
-        if error is not None and (is_owed or attempt.fatal_error is not None):
-            charge_to = self._lost_if if is_owed else None
+        charge_to = None
+        if error is not None and not attempt.is_too_late:
+            charge_to = self._lost_if if error.charge_to == self._lost_if else None
+        if error is not None and (charge_to or attempt.fatal_error is not None):
             self._lose(attempt, error, calls, charge_to)
             raise CaseLostError(attempt.fatal_error, error)
         return attempt
 
-    async def _made(
+    async def _make_call(
         self,
         make: partial[Attempt],
         call: Callable[[], Any],
@@ -561,13 +554,10 @@ def _judge_rubric(
         verdict, _ = attempt.value
         score = scores.graded_score(verdict, task_class, wall_clock_ms=wall_clock_ms)
         # A code that the class doesn't list is ours: a misspelt key or code is that of all cases.
-        ours = [
-            m
-            for m in score.failure_modes
-            if m.code not in task_class.failure_mode_taxonomy
-        ]
-        told = [user_code.fingerprint(mode.code, mode.detail or "") for mode in ours]
-        return score, next(iter(told), "")
+        for mode in score.failure_modes:
+            if mode.code not in task_class.failure_mode_taxonomy:
+                return score, user_code.fingerprint(mode.code, mode.detail or "")
+        return score, ""
     code, why, cost_usd = models.RUBRIC_TIMEOUT, attempt.why_late, 0.0
     fingerprint = user_code.fingerprint(code, why)
     if error is not None and not attempt.is_too_late:
@@ -594,9 +584,8 @@ def _outcome(
     printed = "" if error is None else error.printed
     if error is None and answer is not None and not last.is_expired:
         _, printed = last.value
-    spent = add_exactly(*(call.cost_usd for call in calls.done))
     of_system = {
-        "cost_usd": min(add_exactly(score.cost_usd, spent), MOST_COST_USD),
+        "cost_usd": min(add_exactly(score.cost_usd, calls.cost_usd()), MOST_COST_USD),
         "system_ms": calls.done[-1].seconds * 1000 if calls.is_timed else None,
     }
     return CaseOutcome(

@@ -20,7 +20,7 @@ KEYS: Final = "write a list of keys, such as `- precision`, or [] for none"
 ENUM: Final = (
     'write `class BreakdownKey(StrEnum):` and below it members, such as `OK = "ok"`'
 )
-ONLY: Final = "only a docstring, imports from enum and one StrEnum may stand here"
+ONLY: Final = "write a docstring, imports from enum and one plain StrEnum alone"
 GRADE: Final = "write `def grade(case, output):`"
 
 
@@ -260,20 +260,20 @@ HEAD: Final = "from enum import StrEnum\nclass K(StrEnum):\n"
         ("-" * 50_000 + "1", " not Python ("),
         (
             HEAD + "    A = 'a'\nprint('hello')",
-            "4: \"print('hello')\" is neither a StrEnum nor",
+            f"4: \"print('hello')\" can't stand here; {ONLY}",
         ),
         (
             "import os\n" + HEAD + "    A = 'a'",
-            "1: 'import os' is neither a StrEnum nor an import",
+            f"1: 'import os' can't stand here; {ONLY}",
         ),
         (
             HEAD + "    A = 'a'\nclass L(StrEnum):\n    B = 'b'",
-            "4: 'L' is a second class; keep the",
+            "4: 'class L(StrEnum):' can't stand here;",
         ),
-        ("class K:\n    A = 'a'", f"1: the class 'K' is no StrEnum; {ENUM}"),
+        ("class K:\n    A = 'a'", f"1: 'class K:' can't stand here; {ONLY}"),
         (
             "@x\nclass K(StrEnum):\n    A = 'a'",
-            "2: the class 'K' has decorators or keywords;",
+            f"2: '@x' can't stand here; {ONLY}",
         ),
         (
             HEAD + "    A = auto()",
@@ -291,7 +291,7 @@ HEAD: Final = "from enum import StrEnum\nclass K(StrEnum):\n"
             HEAD + "    def f(self): ...",
             "3: 'def f(self):' is no member with a text of its own;",
         ),
-        (HEAD + "    _A = 'a'", "3: '_A' is no member; begin it with a letter"),
+        (HEAD + "    _A = 'a'", "3: \"_A = 'a'\" is no member with a text of its own"),
         (
             HEAD + "    A = 'a'\n    A = 'b'",
             "4: the member 'A' stands in line 3 already; give it",
