@@ -165,6 +165,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 HISTORY: Final = ("list", "top", "flaky", "tasks", "unmerged", "new r.json")
+OBEYED: Final = ("github", "teamcity")
+"""Formats that are commands themselves."""
 COMMANDS: Final = (
     *("show r.json", "show --all r.json", "show --format agent r.json"),
     *("show --format json r.json", "show --json failures[0].exception.message r.json"),
@@ -185,7 +187,7 @@ COMMANDS: Final = (
         "validate bad.json",
         "validate bad.yaml",
     ),
-    *(f"convert --to {name} r.json -o -" for name in FORMATS if name != "github"),
+    *(f"convert --to {name} r.json -o -" for name in FORMATS if name not in OBEYED),
     *("convert --to html bad.json -o -", "convert --from junit junit.xml -o -"),
     *(f"history {name} --history h.db" for name in HISTORY),
     *(
@@ -245,6 +247,22 @@ def test_annotations_of_github_are_ours_alone(
     ]
     # The properties end at the first `::`, and no text of others has one before.
     assert not [line for line in lines if line[2:].partition("::")[0].count(":")]
+
+
+def test_problems_of_teamcity_are_ours_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each line is one message, whose values hold no command and nothing hidden."""
+    main(["convert", "--to", "teamcity", str(folder / "r.json"), "-o", "-"])
+    lines = capsys.readouterr().out.splitlines()
+    message = r"##teamcity\[buildProblem description='(.*)' identity='\w+'\]"
+    problems = [re.fullmatch(message, line) for line in lines]
+    assert lines
+    assert all(problems)
+    assert not [line for line in lines if any(map(is_hidden, line))]
+    values = [problem[1] for problem in problems if problem]
+    unescaped = re.compile(r"(?<!\|)(?:\|\|)*['\[\]]")
+    assert not [value for value in values if unescaped.search(value)]
 
 
 @pytest.mark.parametrize("safe", [safe_text, safe_lines])
