@@ -38,7 +38,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.judgement import known_kinds, marked_finding
+from pytest_failure_taxonomy.taxonomy.judgement import known_kinds, make_marker_finding
 from pytest_failure_taxonomy.taxonomy.mismatch import (
     CollectedVariant,
     CollectionMismatch,
@@ -389,7 +389,7 @@ def marked(name: str, reason: str) -> RunEvidence:
         stage=Stage.AGENT_RUN,
         recorded=False,
         exit=ProcessExit(code=None, source="none"),
-        settled=(marked_finding(name, FailureReason(reason)),),
+        settled=(make_marker_finding(name, FailureReason(reason)),),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pytest_failure_taxonomy import redaction
 from pytest_failure_taxonomy.redaction import names
 from pytest_failure_taxonomy.redaction.names import PROGRAMS
-from pytest_failure_taxonomy.redaction.signs import known_tokens
+from pytest_failure_taxonomy.redaction.signs import load_tokens
 
 _PACKAGE: Final = "pytest_failure_taxonomy.redaction"
 MODULES: Final = (
@@ -109,7 +109,7 @@ def modules() -> list[ModuleType]:
 def literals() -> list[str]:
     """Return the words that the search looks for."""
     found = {
-        prefix for form in known_tokens().table["tokens"] for prefix in form["prefixes"]
+        prefix for form in load_tokens().table["tokens"] for prefix in form["prefixes"]
     }
     found |= {
         f"{name} {option}" for name, options in PROGRAMS.items() for option in options

@@ -274,7 +274,7 @@ class ControllerRecorder:
         if state.test is not None:  # the limit that was nearest
             now_ns = time.monotonic_ns()
             limits = limits_of_test(
-                self._session.nodeids.real(state.test.nodeid),
+                self._session.nodeids.find_real(state.test.nodeid),
                 elapsed_seconds=(now_ns - state.test.start_ns) / 1e9,
                 ended_ns=now_ns,
                 timer=state.timer,
@@ -328,7 +328,7 @@ class ControllerRecorder:
         for worker in self._workers:
             test = self._state_of(worker).test
             if test is not None:
-                nodeid = self._session.nodeids.real(test.nodeid)
+                nodeid = self._session.nodeids.find_real(test.nodeid)
                 self._session.progress.start_unheard(
                     nodeid, test.phase, test.start_ns, worker
                 )

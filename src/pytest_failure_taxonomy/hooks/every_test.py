@@ -82,7 +82,7 @@ class EveryTest:
         ended = {
             name: kept for name, kept in self._tests.items() if kept.outcome is not None
         }
-        shown = self._nodeids.shown_of_all(list(ended))
+        shown = self._nodeids.show_all(list(ended))
         found = [
             TestRun(
                 nodeid=nodeid,

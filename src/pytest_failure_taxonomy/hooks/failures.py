@@ -30,7 +30,7 @@ from pytest_failure_taxonomy.redaction.secrets import (
     NodeIds,
     Secrets,
     changed_secrets,
-    redacted,
+    redact_value,
 )
 from pytest_failure_taxonomy.survive.writer import Record, to_json
 from pytest_failure_taxonomy.taxonomy import evidence
@@ -114,13 +114,13 @@ class EventLog:
             self.failures.append(failure)
             self.recorded += 1
         # Its node id was searched for secrets when it was selected.
-        self._record.write("failure", failure=self._nodeids.selected(failure))
+        self._record.write("failure", failure=self._nodeids.replace_nodeids(failure))
         self._erase_new_secrets()
 
     def remove_subtests(self, nodeid: str, worker: str | None) -> int:
         """Remove the failed subtests of a test that is run again; return how many there were."""
         before = len(self.failures)
-        self.failures[:] = evidence.without_attempt(self.failures, nodeid, worker)
+        self.failures[:] = evidence.drop_attempt(self.failures, nodeid, worker)
         return before - len(self.failures)
 
     def add_collection_failure(
@@ -155,7 +155,7 @@ class EventLog:
 
     def add_interruption(self, stop: evidence.Interruption) -> None:
         """Add what ended the session early."""
-        stop = redacted(stop, self._secrets)
+        stop = redact_value(stop, self._secrets)
         self.interruptions.append(stop)
         self._write_and_erase("interruption", stop=stop)
 
@@ -173,9 +173,9 @@ class EventLog:
         """Append an event to the record, without the secrets in its node ids."""
         for name, fact in fields.items():
             if isinstance(fact, str):
-                fields[name] = self._nodeids.shown(fact)
+                fields[name] = self._nodeids.show(fact)
             elif fact is not None:
-                fields[name] = self._nodeids.named(fact)
+                fields[name] = self._nodeids.show_nodeids(fact)
         self._record.write(event, **fields)
 
     def _complete(self, bare: T, describe: Callable[[], T] | None) -> T:
@@ -184,7 +184,7 @@ class EventLog:
         A test may have patched what a description takes, and its failure counts all the same.
         """
         try:
-            return redacted(bare if describe is None else describe(), self._secrets)
+            return redact_value(bare if describe is None else describe(), self._secrets)
         except BaseException as error:  # noqa: BLE001 - told as a fault
             self._faults.add("the description of a failure", error)
             return bare

@@ -33,7 +33,7 @@ from pytest_failure_taxonomy.hooks.guard import (
 from pytest_failure_taxonomy.hooks.last_words import TerminalWatch
 from pytest_failure_taxonomy.hooks.origin import own_place_of
 from pytest_failure_taxonomy.hooks.progress import Progress
-from pytest_failure_taxonomy.redaction.secrets import NodeIds, Secrets, searched_again
+from pytest_failure_taxonomy.redaction.secrets import NodeIds, Secrets, search_again
 from pytest_failure_taxonomy.survive.facts import ProcessEnd, Snapshot, facts_of
 from pytest_failure_taxonomy.survive.layout import END_MESSAGE, IN_CALL, IN_TEARDOWN
 from pytest_failure_taxonomy.survive.writer import Record
@@ -72,7 +72,7 @@ class SessionRecorder:
         self.faults = faults
         self.secrets = secrets
         self.nodeids = NodeIds(secrets)
-        self.progress = Progress(record, started_ns, self.nodeids.shown_of_all)
+        self.progress = Progress(record, started_ns, self.nodeids.show_all)
         self.log = EventLog(record, secrets, self.nodeids, faults)
         self.exceptions = ExceptionMemory(config, faults, secrets.learn)
         self.ledger = self.exceptions.ledger
@@ -429,8 +429,8 @@ class SessionRecorder:
         end = ProcessEnd(exit=exit_seen, ended_ns=progress.clock())
         seen = facts_of(snapshot, end)
         if log.known_at_first not in (None, self.secrets.known):
-            seen = searched_again(seen, self.secrets)
-        return self.nodeids.settled(seen)
+            seen = search_again(seen, self.secrets)
+        return self.nodeids.show_at_end(seen)
 
     def _record_other_than_passed(self, report: pytest.TestReport) -> None:
         outcome = cast("str", report.outcome)

@@ -172,7 +172,7 @@ class WorkerRecorder:
             names = NodeIds(Secrets(self._given["patterns"], self._given["key"]))
             nodeids = self._nodeids = [item.nodeid for item in session.items]
             self.record.make_room(len(nodeids))
-            shown = names.shown_of_all(nodeids)
+            shown = names.show_all(nodeids)
             self._shown = {
                 real: each
                 for real, each in zip(nodeids, shown, strict=True)

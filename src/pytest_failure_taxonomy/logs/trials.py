@@ -32,8 +32,8 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     Judgement,
     Stage,
     Verdict,
-    finding,
     known_kinds,
+    make_finding,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import counted
@@ -230,7 +230,7 @@ def _finding_of(trial: Trial, ending: Ending) -> tuple[Finding, Stage]:
     if kind in _VAGUE:
         headline = f"{headline or ending.label}: {message}"
     confidence: Confidence = "certain" if ending.label in endings else "likely"
-    ended = finding(
+    ended = make_finding(
         kind,
         trial.harness,
         message,

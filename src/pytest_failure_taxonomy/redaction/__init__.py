@@ -28,14 +28,20 @@ _COLOUR: Final = re.compile(
 
 @cache
 def grammar(name: str, **parts: str) -> re.Pattern[str]:
-    """Return one of the expressions in `grammars.toml`, of which the caller may have parts."""
-    known = {**_grammars(), "kinds_of_keys": "|".join(WORDS["kinds_of_keys"]), **parts}
+    """Return an expression of `grammars.toml`, to which the caller may add parts."""
+    sources = {
+        **_grammars(),
+        "kinds_of_keys": "|".join(WORDS["kinds_of_keys"]),
+        **parts,
+    }
 
-    def written(name: str) -> str:
-        whole = "".join(line.lstrip(" ") for line in known[name].split("\n"))
-        return re.sub(r"\{\{(\w+)\}\}", lambda part: written(part[1]), whole)
+    def expand(name: str) -> str:
+        # The file indents and breaks long expressions; neither counts.
+        lines = sources[name].split("\n")
+        whole = "".join([line.lstrip(" ") for line in lines])
+        return re.sub(r"\{\{(\w+)\}\}", lambda part: expand(part[1]), whole)
 
-    return re.compile(written(name))
+    return re.compile(expand(name))
 
 
 @cache
@@ -48,7 +54,7 @@ def is_cut(text: str) -> bool:
     return "..." in text or "…" in text
 
 
-def without_colours(text: str) -> str:
+def strip_colours(text: str) -> str:
     """Return a text without the codes that colour it, as they are or escaped.
 
     The last letter of a code would belong to the word behind it, and a code may part a
@@ -62,7 +68,7 @@ class Redaction(Protocol):
 
     @property
     def known(self) -> int:
-        """How many values it knows; texts are searched again when it has learnt more."""
+        """How many values it knows. When it grows, texts must be searched again."""
 
     def redact(self, text: str) -> str:
         """Return a text without its secrets."""

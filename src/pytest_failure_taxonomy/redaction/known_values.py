@@ -21,13 +21,18 @@ from unicodedata import normalize
 from urllib.parse import quote, quote_plus
 
 from pytest_failure_taxonomy.redaction import grammar
-from pytest_failure_taxonomy.redaction.marks import Removal, Search, cuts, places
+from pytest_failure_taxonomy.redaction.marks import (
+    Removal,
+    Search,
+    find_cuts,
+    find_places,
+)
 from pytest_failure_taxonomy.redaction.names import is_secret_variable
 from pytest_failure_taxonomy.redaction.ordinary_values import is_ordinary, is_telling
 from pytest_failure_taxonomy.redaction.signs import (
-    base64_parts,
     blocks_of,
-    url_passwords,
+    encode_base64_parts,
+    find_url_passwords,
 )
 
 _SURE_LENGTH: Final = 8
@@ -115,7 +120,7 @@ class KnownValues:
     def add(self, values: Iterable[tuple[str, str]]) -> None:
         """Add values, each with the id of its mark."""
         for name, secret in values:
-            forms = forms_of(secret)
+            forms = make_forms(secret)
             if secret in self._forms:
                 # It becomes the newest.
                 self._forget(secret)
@@ -125,7 +130,7 @@ class KnownValues:
             self._forms[secret] = forms
             for form in forms:
                 self._names[form] = name
-                for part in _parts_of(form):
+                for part in _make_parts(form):
                     forms_with_part = self._by_part.setdefault(part, set())
                     forms_with_part.add(form)
             if len(self._forms) > self._most:
@@ -135,7 +140,7 @@ class KnownValues:
     def _forget(self, secret: str) -> None:
         for form in self._forms.pop(secret):
             self._names.pop(form, None)
-            for part in _parts_of(form):
+            for part in _make_parts(form):
                 self._by_part[part].discard(form)
 
     def take_new(self) -> list[str]:
@@ -153,24 +158,24 @@ class KnownValues:
             cut: whether the text has places where something was cut out, perhaps of a
                 value.
         """
-        forms = self._possible_forms(text)
-        text = search.without(text, self._whole_values(text, forms, search))
+        forms = self._select_forms(text)
+        text = search.remove(text, self._find_whole_values(text, forms, search))
         if cut:
-            text = search.without(text, self._cut_values(text, forms, search))
+            text = search.remove(text, self._find_cut_values(text, forms, search))
         return text
 
-    def _possible_forms(self, text: str) -> Iterable[str]:
+    def _select_forms(self, text: str) -> Iterable[str]:
         """Return the forms to look for: those of which four characters are there."""
         if len(self._forms) < _MANY:
             parts = {part for part in self._by_part if part in text}
         else:
-            parts = _pieces_of(text) & self._by_part.keys()
+            parts = _split_pieces(text) & self._by_part.keys()
         forms: set[str] = set()
         for part in parts:
             forms |= self._by_part[part]
         return forms
 
-    def _whole_values(
+    def _find_whole_values(
         self, text: str, forms: Iterable[str], search: Search
     ) -> Iterator[Removal]:
         lines = None
@@ -180,7 +185,7 @@ class KnownValues:
         is_there = cache(text.__contains__)
         spans = []
         for form in forms:
-            for start, end in copies_in(text, form):
+            for start, end in find_copies(text, form):
                 spans.append((start, -end, form))
             if lines is None or len(form) < _SHORTEST_WRAPPED:
                 continue
@@ -188,7 +193,7 @@ class KnownValues:
             first = form[:_CHARACTERS]
             second = form[_CHARACTERS : 2 * _CHARACTERS]
             if is_there(first) or is_there(second):
-                for start, end in copies_in(lines.text, form):
+                for start, end in find_copies(lines.text, form):
                     last = lines.place(end - 1)
                     spans.append((lines.place(start), -last - 1, form))
         done = 0
@@ -200,46 +205,46 @@ class KnownValues:
                 yield Removal(max(start, done), end, name, "")
                 done = end
 
-    def _cut_values(
+    def _find_cut_values(
         self, text: str, forms: Iterable[str], search: Search
     ) -> Iterator[Removal]:
         """Yield the starts of values before cuts, and their ends behind."""
-        by_edge = self._forms_by_edge(text, forms, search)
+        by_edge = self._group_by_edge(text, forms, search)
         if not any(by_edge.values()):
             return
         done = 0
-        for start, end in cuts(text):
+        for start, end in find_cuts(text):
             search.look(start)
             if start < done:
                 continue
             lengths = [(0, 0, 0, "")]
-            before, behind = _edges(text, start, end)
+            before, behind = _get_edges(text, start, end)
             for form in {*by_edge[before], *by_edge[behind]}:
                 search.judge(start, start + len(form))
-                of_start = _length_of_start(text, done, start, form)
-                of_end = _length_of_end(text, end, form)
-                longest = max(of_start, of_end)
-                lengths.append((longest, of_start, of_end, form))
-            longest, of_start, of_end, form = max(lengths)
+                start_length = _measure_start(text, done, start, form)
+                end_length = _measure_end(text, end, form)
+                longest = max(start_length, end_length)
+                lengths.append((longest, start_length, end_length, form))
+            longest, start_length, end_length, form = max(lengths)
             if longest >= _CHARACTERS:
-                done = end + of_end
+                done = end + end_length
                 name = self._names[form]
-                yield Removal(start - of_start, start, name, "")
+                yield Removal(start - start_length, start, name, "")
                 yield Removal(end, done, "", "")
 
-    def _forms_by_edge(
+    def _group_by_edge(
         self, text: str, forms: Iterable[str], search: Search
     ) -> dict[str, list[str]]:
-        """Return the forms that have in them what stands right beside a cut, by that."""
+        """Return the forms that contain the characters beside a cut, by these."""
         by_edge: dict[str, list[str]] = {}
-        for start, end in cuts(text):
+        for start, end in find_cuts(text):
             search.look(start)
-            before, behind = _edges(text, start, end)
+            before, behind = _get_edges(text, start, end)
             by_edge[before] = []
             by_edge[behind] = []
         for form in forms:
             if len(form) >= _SURE_LENGTH:
-                for edge in _pieces_of(form) & by_edge.keys():
+                for edge in _split_pieces(form) & by_edge.keys():
                     by_edge[edge].append(form)
         return by_edge
 
@@ -256,15 +261,15 @@ class LearntValues(KnownValues):
         super().__init__(_MOST_LEARNT)
 
     def learn(self, name: str, removed: str) -> None:
-        """Know what was removed under a name, if it can't be taken for something else."""
-        for value in _values_in(name, removed):
+        """Learn a removed value, unless it can be taken for something else."""
+        for value in _extract_values(name, removed):
             if value not in self and is_telling(value):
                 self.add([(name, value)])
 
 
 def secret_values(name: str, text: str) -> list[str]:
-    """Return what of an environment variable is secret: all, a URL's password, or nothing."""
-    passwords = url_passwords(text)
+    """Return the secrets in an environment variable: all, a URL's password, or none."""
+    passwords = find_url_passwords(text)
     secrets = [password for password in passwords if not is_ordinary(password)]
     is_secret = is_secret_variable(name) and not is_ordinary(text)
     # A word is no secret beside `KEY` alone.
@@ -278,7 +283,7 @@ def secret_values(name: str, text: str) -> list[str]:
     return [secret.strip() for secret in secrets]
 
 
-def forms_of(text: str) -> tuple[str, ...]:
+def make_forms(text: str) -> tuple[str, ...]:
     """Return the value in all forms in which it is looked for.
 
     That is as it is, with its accents as letters of their own or not, in a URL, in HTML
@@ -298,8 +303,8 @@ def forms_of(text: str) -> tuple[str, ...]:
     for form in tuple(forms):
         # A lone surrogate has no code in a URL of its own.
         form_raw = raw if form == text else form.encode("utf-8", "surrogatepass")
-        forms.update(dict.fromkeys(_forms_in_url(form_raw)))
-        forms.update(dict.fromkeys(_forms_in_html(form)))
+        forms.update(dict.fromkeys(_encode_for_url(form_raw)))
+        forms.update(dict.fromkeys(_escape_for_html(form)))
         forms[form.replace("'", "'\"'\"'")] = None
     if _QUOTED_OTHERWISE.search(text):
         for _ in range(2):
@@ -311,40 +316,40 @@ def forms_of(text: str) -> tuple[str, ...]:
         digits = raw.hex()
         forms[digits] = None
         forms[digits.upper()] = None
-        for encoded in base64_parts(raw):
+        for encoded in encode_base64_parts(raw):
             forms[encoded] = None
             forms[encoded.replace("+", "-").replace("/", "_")] = None
     return tuple(forms)
 
 
-def _forms_in_url(raw: bytes) -> Iterator[str]:
+def _encode_for_url(raw: bytes) -> Iterator[str]:
     for encoded in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
         yield encoded
         yield _PERCENT_CODE.sub(lambda code: code.group().lower(), encoded)
 
 
-def _forms_in_html(text: str) -> Iterator[str]:
+def _escape_for_html(text: str) -> Iterator[str]:
     escaped = escape(text)
     yield escaped
     yield escaped.replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
     yield escape(text, quote=False)
 
 
-def _parts_of(form: str) -> set[str]:
-    """Return parts of which each text has one that holds the form, cut or broken or not."""
+def _make_parts(form: str) -> set[str]:
+    """Return short parts, of which any text with the form, cut or broken, has one."""
     _, blocks = blocks_of(form)
     ends = [*blocks.values(), form[-_CHARACTERS:]]
     return {end[:_CHARACTERS] for end in ends if len(end) >= _CHARACTERS}
 
 
-def _pieces_of(text: str) -> set[str]:
+def _split_pieces(text: str) -> set[str]:
     """Return all of four characters that stand in a text."""
     starts = range(len(text) - _CHARACTERS + 1)
     return {text[start : start + _CHARACTERS] for start in starts}
 
 
-def copies_in(text: str, form: str) -> Iterator[tuple[int, int]]:
-    """Yield where a copy of a form begins and ends in a text, also one that was changed.
+def find_copies(text: str, form: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each copy of a form in a text, changed or not.
 
     One may be yielded several times. A short form counts where no letter or digit
     touches it.
@@ -356,11 +361,13 @@ def copies_in(text: str, form: str) -> Iterator[tuple[int, int]]:
         return
     least, blocks = blocks_of(form)
     for begin, block in blocks.items():
-        for place in places(text, block):
+        for place in find_places(text, block):
+            # Grow the block to both sides, as far as the text agrees with the form.
             before = text[max(0, place - begin) : place]
             behind = text[place : place + len(form)]
-            start = place - _common(before[::-1], form[:begin][::-1])
-            end = place + _common(behind, form[begin:])
+            head = form[:begin]
+            start = place - _count_common(before[::-1], head[::-1])
+            end = place + _count_common(behind, form[begin:])
             copy = text[start:end]
             # Half of a line may be words: a credential of several lines has names and
             # headings.
@@ -369,19 +376,19 @@ def copies_in(text: str, form: str) -> Iterator[tuple[int, int]]:
                 yield start, end
 
 
-def _common(text: str, other: str) -> int:
+def _count_common(text: str, other: str) -> int:
     """Return how many characters two texts have in common at their start."""
     return sum(takewhile(bool, map(eq, text, other)))
 
 
-def _edges(text: str, start: int, end: int) -> tuple[str, str]:
+def _get_edges(text: str, start: int, end: int) -> tuple[str, str]:
     """Return what is right before and behind a cut: a value cut there has them, too."""
     before = text[max(0, start - _CHARACTERS) : start]
     behind = text[end : end + _CHARACTERS]
     return before, behind
 
 
-def _length_of_start(text: str, begin: int, end: int, form: str) -> int:
+def _measure_start(text: str, begin: int, end: int, form: str) -> int:
     """Return how many characters before `end` are the start of the value."""
     most = min(len(form) - 1, end - begin, _MOST_OF_CUT)
     for length in range(most, 0, -1):
@@ -390,7 +397,7 @@ def _length_of_start(text: str, begin: int, end: int, form: str) -> int:
     return 0
 
 
-def _length_of_end(text: str, begin: int, form: str) -> int:
+def _measure_end(text: str, begin: int, form: str) -> int:
     """Return how many characters from `begin` on are the end of the value."""
     most = min(len(form) - 1, _MOST_OF_CUT)
     for length in range(most, 0, -1):
@@ -399,14 +406,16 @@ def _length_of_end(text: str, begin: int, form: str) -> int:
     return 0
 
 
-def _values_in(name: str, removed: str) -> list[str]:
+def _extract_values(name: str, removed: str) -> list[str]:
     """Return the value, and what else it gives away."""
     removed = removed.strip()
     if name == "private-key":
         return _LINE_OF_KEY.findall(removed)
     values = [removed]
     if name in ("cookie", "authorization"):
-        values += [part.partition("=")[2] or part for part in _PARTS.split(removed)]
+        for part in _PARTS.split(removed):
+            _, _, content = part.partition("=")
+            values.append(content or part)
     if name == "authorization" and _BASIC.fullmatch(removed):
         with suppress(ValueError):
             values.append(b64decode(removed).decode("utf-8").partition(":")[2])

@@ -1,4 +1,4 @@
-"""The marks that stand where something was removed, and the marks of what others cut out."""
+"""The marks where secrets were removed, and the marks of what others cut out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ in 150."""
 
 
 class Search:
-    """A search of texts, which takes time in proportion to their lengths whatever they hold.
+    """A search of texts in linear time, whatever they hold.
 
     Where a secret may be, a few characters are judged, and the same ones again for each
     place that is near: `key=key=key=…`. So what is judged is counted, and a text is
@@ -52,13 +52,14 @@ class Search:
         self.note = note
         self._judged = 0
 
-    def without(self, text: str, removals: Iterable[Removal]) -> str:
+    def remove(self, text: str, removals: Iterable[Removal]) -> str:
         """Return the text with a mark for each removal; they are in order and apart."""
         parts = []
         done = self._judged = 0
         try:
             for start, end, name, secret in removals:
-                parts += [text[done:start], self.note(name, secret) if name else ""]
+                mark = self.note(name, secret) if name else ""
+                parts += [text[done:start], mark]
                 done = end
         except _TooManyPlacesError as error:
             return "".join(
@@ -66,7 +67,7 @@ class Search:
             )
         return "".join([*parts, text[done:]]) if parts else text
 
-    def without_matches(
+    def remove_matches(
         self,
         text: str,
         expression: re.Pattern[str],
@@ -75,12 +76,12 @@ class Search:
         """Return the text with a mark for each match that is to be removed."""
 
         def removals() -> Iterator[Removal]:
-            for found in expression.finditer(text):
-                self.judge(*found.span())
-                if removal := removal_of(found):
+            for match in expression.finditer(text):
+                self.judge(*match.span())
+                if removal := removal_of(match):
                     yield removal
 
-        return self.without(text, removals())
+        return self.remove(text, removals())
 
     def judge(self, start: int, end: int) -> None:
         """Count a place that is judged."""
@@ -101,9 +102,9 @@ class _TooManyPlacesError(Exception):
         self.start = start
 
 
-def removal_of_group(found: re.Match[str], group: str | int, name: str) -> Removal:
+def make_removal(match: re.Match[str], group: str | int, name: str) -> Removal:
     """Return the removal of what a group of an expression has matched."""
-    return Removal(*found.span(group), name, found[group])
+    return Removal(*match.span(group), name, match[group])
 
 
 MARK: Final = re.compile(r"\[REDACTED:[A-Za-z0-9_:. -]{1,120}\]")
@@ -116,7 +117,7 @@ _CUT_BY_DOTS: Final = re.compile(_DOTS)
 _CUT_EXPRESSION: Final = re.compile(rf"{_DOTS}|…++")
 
 
-def places(text: str, word: str) -> Iterator[int]:
+def find_places(text: str, word: str) -> Iterator[int]:
     """Yield where a word stands in a text."""
     at = text.find(word)
     while at >= 0:
@@ -124,13 +125,14 @@ def places(text: str, word: str) -> Iterator[int]:
         at = text.find(word, at + len(word))
 
 
-def cuts(text: str) -> Iterator[tuple[int, int]]:
+def find_cuts(text: str) -> Iterator[tuple[int, int]]:
     """Yield where a cut begins and ends, for each one in the text."""
-    expression = (
-        _CUT_EXPRESSION if "…" in text else _CUT_BY_DOTS
-    )  # is found much faster
-    for found in expression.finditer(text):
-        start, end = found.span()
-        # The mark of `cap` has a line of its own.
-        is_line = found.group().startswith("... [") and text[start - 1 : start] == "\n"
-        yield start - is_line, end
+    # Dots alone are found much faster than dots or an ellipsis.
+    expression = _CUT_EXPRESSION if "…" in text else _CUT_BY_DOTS
+    for cut in expression.finditer(text):
+        start, end = cut.span()
+        # The mark of `cap` has a line of its own, and the newline before belongs to it.
+        is_mark = cut.group().startswith("... [")
+        if is_mark and text[start - 1 : start] == "\n":
+            start -= 1
+        yield start, end

@@ -14,9 +14,9 @@ from pytest_failure_taxonomy.redaction import WORDS, grammar
 from pytest_failure_taxonomy.redaction.marks import (
     Removal,
     Search,
-    cuts,
-    places,
-    removal_of_group,
+    find_cuts,
+    find_places,
+    make_removal,
 )
 from pytest_failure_taxonomy.redaction.names import (
     find_name,
@@ -73,22 +73,24 @@ def remove_assignments(
     Args:
         text: any text.
         lower: the same in lower case.
-        words: what `words_of_names` has found in it.
+        words: what `find_name_words` has found in it.
         search: removes what was found.
     """
     for word in words:
         for name, removal_of in _GRAMMARS.get(word, _BOTH):
             if name == "option" and "--" not in text and " -" not in text:
                 continue
-            removals = _removals(text, lower, word, grammar(name), removal_of, search)
-            changed = search.without(text, removals)
+            removals = _find_removals(
+                text, lower, word, grammar(name), removal_of, search
+            )
+            changed = search.remove(text, removals)
             if changed is not text:
                 text = changed
                 lower = lower_case(changed)
     return text
 
 
-def _removals(
+def _find_removals(
     text: str,
     lower: str,
     word: str,
@@ -120,45 +122,45 @@ def _removals(
         yield removal._replace(end=done, secret=secret)
 
 
-def _of_header(found: re.Match[str]) -> Removal | None:
-    if _is_no_credential(found) or is_placeholder(found["value"].strip()):
+def _judge_header(match: re.Match[str]) -> Removal | None:
+    if _is_no_credential(match) or is_placeholder(match["value"].strip()):
         return None
-    return removal_of_group(found, "value", mark_id(found["name"]))
+    return make_removal(match, "value", mark_id(match["name"]))
 
 
-def _is_no_credential(found: re.Match[str]) -> bool:
+def _is_no_credential(match: re.Match[str]) -> bool:
     """Return whether the value of a header is prose or code."""
-    value = found["value"].strip()
-    if found["scheme"]:
+    value = match["value"].strip()
+    if match["scheme"]:
         return is_prose_of_header(value)
     is_sign = value.startswith(("=", ":")) or not _LETTER_OR_DIGIT.search(value)
     if is_sign or is_code(value):
         return True
-    if found["open"] is not None:
-        return _is_between_literals(found, "value")
+    if match["open"] is not None:
+        return _is_between_literals(match, "value")
     # Without quotes and a scheme.
-    is_cookie = found["name"].lower().startswith("cookie")
+    is_cookie = match["name"].lower().startswith("cookie")
     is_prose = "=" not in value if is_cookie else " " in value
-    if is_prose or found["sign"].strip(_AROUND_SIGN) != ":":
+    if is_prose or match["sign"].strip(_AROUND_SIGN) != ":":
         return True
     # Behind a quoted name is an expression: `'Authorization': auth}`.
-    is_quoted = not found["sign"].startswith(":")
+    is_quoted = not match["sign"].startswith(":")
     return is_quoted and _EXPRESSION.match(value) is not None
 
 
-def _of_bearer(found: re.Match[str]) -> Removal | None:
-    if re.search(r"\d", found["value"]) is None:
+def _judge_bearer(match: re.Match[str]) -> Removal | None:
+    if re.search(r"\d", match["value"]) is None:
         return None
-    return removal_of_group(found, "value", "bearer")
+    return make_removal(match, "value", "bearer")
 
 
-def _of_option(found: re.Match[str]) -> Removal | None:
-    value = found["bare"]
+def _judge_option(match: re.Match[str]) -> Removal | None:
+    value = match["bare"]
     lower = value.lower()
-    sign = found["sign"]
-    name = found["name"].lower()
-    start = found.start()
-    line = found.string[max(0, start - 90) : start]
+    sign = match["sign"]
+    name = match["name"].lower()
+    start = match.start()
+    line = match.string[max(0, start - 90) : start]
     if grammar("option_start").search(line) is None or is_placeholder(value):
         return None
     # The placeholder of a usage line: `--token TOKEN`.
@@ -166,61 +168,62 @@ def _of_option(found: re.Match[str]) -> Removal | None:
     is_sentence = sign.isspace() and lower in _BEHIND_AN_OPTION
     if is_usage or is_sentence:
         return None
-    if sign[-1] in "\"'" and _is_between_literals(found, "bare"):
+    if sign[-1] in "\"'" and _is_between_literals(match, "bare"):
         return None
-    return removal_of_group(found, "bare", mark_id(name))
+    return make_removal(match, "bare", mark_id(name))
 
 
-def _of_assignment(found: re.Match[str]) -> Removal | None:
-    group = _group_of_value(found)
-    if group in ("s", "d") and _is_between_literals(found, group):
-        return _of_joined_literal(found, found[group])
-    value = found[group]
+def _judge_assignment(match: re.Match[str]) -> Removal | None:
+    group = _find_value_group(match)
+    if group in ("s", "d") and _is_between_literals(match, group):
+        return _judge_joined_literal(match, match[group])
+    value = match[group]
     if is_placeholder(value):
         return None
-    name = found["name"].lower()
-    is_left = is_ordinary_bare(found) if group == "bare" else is_too_little(name, value)
-    return None if is_left else removal_of_group(found, group, mark_id(name))
+    name = match["name"].lower()
+    is_left = is_ordinary_bare(match) if group == "bare" else is_too_little(name, value)
+    return None if is_left else make_removal(match, group, mark_id(name))
 
 
-def _group_of_value(found: re.Match[str]) -> str:
+def _find_value_group(match: re.Match[str]) -> str:
     """Return the group of a literal's text, by its quotes, or of a value without."""
     for group in ("e", "s", "d"):
-        if found[group] is not None:
+        if match[group] is not None:
             return group
     return "bare"
 
 
-def _of_joined_literal(found: re.Match[str], code: str) -> Removal | None:
+def _judge_joined_literal(match: re.Match[str], code: str) -> Removal | None:
     """Return the second literal of `"password=" + "value"`."""
     # A literal may have letters before it: `b"…"`.
-    if found["sign"] != "=" or code.strip().rstrip("bfruBFRU").strip(" +"):
+    other_code = code.strip().rstrip("bfruBFRU").strip(" +")
+    if match["sign"] != "=" or other_code:
         return None
-    second = grammar("quoted").match(found.string, found.end())
+    second = grammar("quoted").match(match.string, match.end())
     if second is None:
         return None
     group = "s" if second["s"] is not None else "d"
     value = second[group]
-    name = found["name"].lower()
+    name = match["name"].lower()
     if not value or " " in value or is_placeholder(value) or is_too_little(name, value):
         return None
-    return removal_of_group(second, group, mark_id(name))
+    return make_removal(second, group, mark_id(name))
 
 
-_BOTH: Final = (("option", _of_option), ("assignment", _of_assignment))
+_BOTH: Final = (("option", _judge_option), ("assignment", _judge_assignment))
 _GRAMMARS: Final[Mapping[str, Sequence[tuple[str, _RemovalOf]]]] = {
-    "auth": (("header", _of_header), *_BOTH),
-    "cookie": (("header", _of_header),),
-    "bearer": (("bearer", _of_bearer),),
+    "auth": (("header", _judge_header), *_BOTH),
+    "cookie": (("header", _judge_header),),
+    "bearer": (("bearer", _judge_bearer),),
     "pass": (),  # alone it is the name of something in a pair, and here of nothing
 }
 """What is tried where a word stands; for all others it is both."""
 
 
-def secrets_behind_cut_names(text: str, search: Search) -> Iterator[Removal]:
+def find_secrets_behind_cut_names(text: str, search: Search) -> Iterator[Removal]:
     """Yield what follows names of secrets that were cut: `{'Autho...f3xyz'}`."""
     done = 0
-    for start, end in cuts(text):
+    for start, end in find_cuts(text):
         if start < done:
             continue
         before = max(done, start - _LONGEST_CUT_NAME)
@@ -232,19 +235,20 @@ def secrets_behind_cut_names(text: str, search: Search) -> Iterator[Removal]:
                 yield Removal(end, done, "cut-field", "")
 
 
-def _is_between_literals(found: re.Match[str], group: str) -> bool:
+def _is_between_literals(match: re.Match[str], group: str) -> bool:
     """Return whether what a group has matched is code between two literals.
 
     In `"?password=" + password + "&x="` the quote behind the name closes the literal
     that holds the name. Both the code and the quotes before it must say so: prose has
     apostrophes.
     """
-    text = found.string
-    start, end = found.span(group)
+    text = match.string
+    start, end = match.span(group)
     if grammar("behind_a_literal").match(text, start, end) is None:
         return False
     quote = text[start - 1]
-    if text[end : end + 1] == quote and text[start:end].strip():
+    is_quoted = text[end : end + 1] == quote
+    if is_quoted and text[start:end].strip():
         joint = max(start, end - _LONGEST_JOINT)
         if grammar("before_a_literal").search(text, joint, end) is None:
             return False
@@ -267,7 +271,7 @@ _LONGEST_BETWEEN: Final = 400
 
 
 def remove_pairs(text: str, lower: str, words: Collection[str], search: Search) -> str:
-    """Return the text without the secrets that stand beside a name that is no assignment.
+    """Return the text without the secrets beside a name that is no assignment.
 
     Args:
         text: any text.
@@ -275,15 +279,15 @@ def remove_pairs(text: str, lower: str, words: Collection[str], search: Search) 
         words: which of the words that names of secrets have are in it.
         search: removes what was found.
     """
-    for expression in _expressions_of_pairs(lower, words):
-        text = search.without_matches(text, expression, _of_pair)
+    for expression in _choose_pair_expressions(lower, words):
+        text = search.remove_matches(text, expression, _judge_pair)
     return text
 
 
-def _expressions_of_pairs(
+def _choose_pair_expressions(
     lower: str, words: Collection[str]
 ) -> Iterator[re.Pattern[str]]:
-    """Yield what may find something: a search takes longer than looking for its signs."""
+    """Yield the expressions that may match: looking for their signs is faster."""
     if "</" in lower or "&lt;/" in lower:
         yield grammar("element")
     if _may_have_name_and_value(lower, words):
@@ -294,7 +298,7 @@ def _expressions_of_pairs(
     if _may_have_tuple(lower, words):
         yield grammar("tuple")
     if "pass" in words:
-        starts = [*places(lower, "machine"), *places(lower, "default")]
+        starts = [*find_places(lower, "machine"), *find_places(lower, "default")]
         if any(grammar("netrc").match(lower, start) for start in starts):
             yield grammar("netrc")
 
@@ -312,11 +316,11 @@ def _may_have_tuple(lower: str, words: Collection[str]) -> bool:
 
 
 def _may_have_name_and_value(lower: str, words: Collection[str]) -> bool:
-    """Return whether a value has a secret's name before it, or is quoted and has it behind.
+    """Tell whether a secret's name stands before a value, or after a quoted one.
 
     Between the two there is no bracket, which source code is full of.
     """
-    for start in (*places(lower, "value"), *places(lower, "content")):
+    for start in (*find_places(lower, "value"), *find_places(lower, "content")):
         if not grammar("value_of").match(lower, start):
             continue
         before = lower[max(0, start - _LONGEST_BETWEEN) : start]
@@ -335,18 +339,18 @@ def _has_any(text: str, words: Collection[str]) -> bool:
     return any(word in text for word in words)
 
 
-def _of_pair(found: re.Match[str]) -> Removal | None:
-    groups = found.groupdict()
+def _judge_pair(match: re.Match[str]) -> Removal | None:
+    groups = match.groupdict()
     group = "bare" if groups["value"] is None else "value"
     value = groups[group]
     if is_placeholder(value):
         return None
     is_random = looks_random(value)
-    if found.re is grammar("netrc"):
-        if not found["login"] and not is_random:
+    if match.re is grammar("netrc"):
+        if not match["login"] and not is_random:
             return None
-        return removal_of_group(found, group, "password")
-    is_in_brackets = found.re is grammar("tuple") and not is_random
+        return make_removal(match, group, "password")
+    is_in_brackets = match.re is grammar("tuple") and not is_random
     # Two words in brackets are names: `('password', 'email')`.
     if is_in_brackets and _WORDS_OF_PROSE.fullmatch(value):
         return None
@@ -356,4 +360,4 @@ def _of_pair(found: re.Match[str]) -> Removal | None:
     is_word = group == "bare" and is_code(value)
     if not name or is_word or is_too_little(name, value):
         return None
-    return removal_of_group(found, group, mark_id(name))
+    return make_removal(match, group, mark_id(name))

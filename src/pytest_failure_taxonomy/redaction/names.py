@@ -74,7 +74,7 @@ def mark_id(name: str) -> str:
 
 
 def option_id(option: str) -> str:
-    """Return the id of the secret that follows an option; the empty text if none does."""
+    """Return the id of the secret that an option takes; empty if it takes none."""
     if not option.startswith("-") or option.startswith("--no-"):
         return ""
     name = option.lstrip("-").lower().replace("_", "-")
@@ -88,8 +88,8 @@ def option_id(option: str) -> str:
     return ""
 
 
-def words_of_names(lower: str) -> list[str]:
-    """Return the words in a text, in lower case, that are in names of secrets beside values.
+def find_name_words(lower: str) -> list[str]:
+    """Return the words of secrets' names that a text, in lower case, has.
 
     They are looked for as plain texts, and only where they are an expression is tried:
     that takes a tenth of the time.
@@ -102,7 +102,7 @@ def words_of_names(lower: str) -> list[str]:
 
 
 def find_name(lower: str, word: str, start: int = 0) -> int:
-    """Return where a name with a word goes on that a value may follow; -1 if nowhere."""
+    """Return where a word stands in a name that a value may follow; -1 if nowhere."""
     is_key = word == "key"
     while (place := lower.find(word, start)) >= 0:
         start = place + len(word)
@@ -110,7 +110,7 @@ def find_name(lower: str, word: str, start: int = 0) -> int:
             kind_start = max(0, place - _LONGEST_KIND)
             if not lower.endswith(_OF_A_KEY, kind_start, place):
                 continue
-        if _expression_of_name(word).match(lower, place):
+        if _compile_name(word).match(lower, place):
             return place
     return -1
 
@@ -147,7 +147,7 @@ def is_secret_variable(name: str) -> bool:
 
 
 def may_be_secret_variable(name: str) -> bool:
-    """Return whether a variable of that name may hold a secret, without an expression."""
+    """Tell quickly whether a variable of that name may hold a secret."""
     if name in DECLARED:
         return True
     if name not in _FOLDERS:
@@ -159,7 +159,7 @@ def may_be_secret_variable(name: str) -> bool:
 
 
 @cache
-def _expression_of_name(word: str) -> re.Pattern[str]:
+def _compile_name(word: str) -> re.Pattern[str]:
     if word.endswith("="):
         return re.compile(word)
     (end,) = [ends[word] for ends in _ENDS.values() if word in ends]
@@ -222,7 +222,7 @@ def redact_arguments(
         value and goes as a whole, unless it begins with a dash.
     """
     shown = [redact(arg) for arg in args]
-    for index, (start, name) in _secrets_in(args).items():
+    for index, (start, name) in _find_secrets(args).items():
         mark, _, rest = shown[index].partition("]")
         if mark.startswith(MARK_START) and not rest:
             continue  # all of it is removed already
@@ -231,21 +231,21 @@ def redact_arguments(
     return tuple(shown)
 
 
-def secret_arguments(args: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the ids and values of what `redact_arguments` removes because of its place."""
-    for index, (start, name) in _secrets_in(args).items():
+def find_secret_arguments(args: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the ids and values of the secrets that stand in a secret's place."""
+    for index, (start, name) in _find_secrets(args).items():
         yield name, args[index][start:]
 
 
-def _secrets_in(args: Sequence[str]) -> dict[int, tuple[int, str]]:
-    """Return where in which arguments a secret begins because of its place, and its id."""
+def _find_secrets(args: Sequence[str]) -> dict[int, tuple[int, str]]:
+    """Return the start and id of the secret in each argument that has one."""
     secrets = {}
     for index, (option, arg) in enumerate(pairwise(args), 1):
         if arg and not arg.startswith("-"):
             name = option_id(option)
             if name:
                 secrets[index] = (0, name)
-    for index, start in _values_of_programs(args).items():
+    for index, start in _find_program_values(args).items():
         secrets[index] = (start, _ID)
     return secrets
 
@@ -265,7 +265,7 @@ def _add_word(named: _Named, word: str) -> None:
         named[name] = (kind, command)
 
 
-def _kind_of(named: _Named, option: str) -> str:
+def _get_kind(named: _Named, option: str) -> str:
     """Return the sort of value that an option has; empty if it is no secret."""
     kind, command = named.get(option, ("", ""))
     if command and command not in named:
@@ -273,15 +273,15 @@ def _kind_of(named: _Named, option: str) -> str:
     return kind
 
 
-def _start_of_secret(kind: str, value: str) -> int:
-    """Return where in an option's value the secret begins; its length if it has none."""
+def _find_secret_start(kind: str, value: str) -> int:
+    """Return where in an option's value the secret begins; its length if nowhere."""
     if kind != _PAIR:
         return 0
     return value.find(":") + 1 or len(value)
 
 
-def _values_of_programs(args: Sequence[str]) -> dict[int, int]:
-    """Return where in which arguments the secrets begin that options of programs take."""
+def _find_program_values(args: Sequence[str]) -> dict[int, int]:
+    """Return where the secrets begin in the arguments of programs' options."""
     starts = {}
     named: _Named = {}
     expected = ""
@@ -296,12 +296,12 @@ def _values_of_programs(args: Sequence[str]) -> dict[int, int]:
             start = 2
             if arg.startswith("--"):
                 start = arg.find("=") + 1 or len(arg)
-            kind = _kind_of(named, arg[:start].removesuffix("="))
+            kind = _get_kind(named, arg[:start].removesuffix("="))
             if not kind or start == len(arg):
                 if kind != _TOUCHING:
-                    expected = _kind_of(named, arg)
+                    expected = _get_kind(named, arg)
                 continue
-        start += _start_of_secret(kind, arg[start:])
+        start += _find_secret_start(kind, arg[start:])
         if start < len(arg):
             starts[index] = start
     return starts
@@ -316,7 +316,7 @@ def may_hold_command(text: str) -> bool:
     return False
 
 
-def secrets_of_commands(text: str, search: Search) -> Iterator[Removal]:
+def find_command_secrets(text: str, search: Search) -> Iterator[Removal]:
     """Yield the secrets on the command lines in a text, each of which is read once."""
     from pytest_failure_taxonomy.redaction.marks import Removal
 
@@ -336,7 +336,7 @@ def secrets_of_commands(text: str, search: Search) -> Iterator[Removal]:
                 _add_word(named, sign["program"] or sign.group())
                 limit = place + _LONGEST_COMMAND
                 continue
-            kind = _kind_of(named, option)
+            kind = _get_kind(named, option)
             if not kind:
                 continue
             name = "touching_value" if kind == _TOUCHING else "value_of_option"
@@ -347,7 +347,7 @@ def secrets_of_commands(text: str, search: Search) -> Iterator[Removal]:
             place = value.end()
             limit = place + _LONGEST_COMMAND
             start, end = value.span(value.lastgroup or 0)
-            start += _start_of_secret(kind, text[start:end])
+            start += _find_secret_start(kind, text[start:end])
             secret = text[start:end]
             if not _is_none(secret):
                 yield Removal(start, end, _ID, secret)

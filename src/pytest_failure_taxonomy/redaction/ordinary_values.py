@@ -65,7 +65,7 @@ _OF_CODE: Final = frozenset("()[]{}<>`|")
 
 @_remembered
 def looks_random(value: str) -> bool:
-    """Return whether a value has what no words have: digits in words, capitals anywhere."""
+    """Tell whether a value is unlike words: digits inside, capitals anywhere."""
     if _PADDED.fullmatch(value) or "..." in value:
         return True
     runs = _RUN.findall(value)
@@ -77,7 +77,7 @@ def looks_random(value: str) -> bool:
 
 
 def is_of_chance(run: str, shortest_average: float = _SHORTEST_AVERAGE) -> bool:
-    """Return whether letters follow one another as in no word, of however many parts."""
+    """Tell whether letters follow one another as in no word, however composed."""
     if len(run) < _SHORTEST_OF_CHANCE:
         return False
     words = _WORD_IN_CAMEL_CASE.findall(run)
@@ -90,7 +90,7 @@ def is_of_chance(run: str, shortest_average: float = _SHORTEST_AVERAGE) -> bool:
 
 @_remembered
 def is_placeholder(value: str) -> bool:
-    """Return whether the value means that there is none, or is a placeholder: `None`, `***`."""
+    """Tell whether a value stands for none, or for another: `None`, `***`."""
     text = value.strip()
     if not text or grammar("placeholder").fullmatch(text):
         return True
@@ -142,28 +142,28 @@ def _may_be_secret(name: str, value: str) -> bool:
     return name != "token" and _USER_AND_PASSWORD.fullmatch(value) is not None
 
 
-def is_ordinary_bare(found: re.Match[str]) -> bool:
-    """Return whether an assigned value without quotes is code, a count, a word or a path."""
-    if _is_part_of_code(found):
+def is_ordinary_bare(match: re.Match[str]) -> bool:
+    """Tell whether an unquoted assigned value is code, a count, a word or a path."""
+    if _is_part_of_code(match):
         return True
-    value = found["bare"]
+    value = match["bare"]
     if not is_code(value):
-        name = found["name"].lower()
+        name = match["name"].lower()
         if name not in _WEAK_NAMES or _may_be_secret(name, value):
             return False
     if value.isupper() or not value.isascii():
         return True
     # A word is a secret only as the value of a variable of the shell, or of an entry.
-    if found["sign"] == "=":
-        return not (found["name"].isupper() and _touches(found))
-    return not (value.islower() and _is_entry(found))
+    if match["sign"] == "=":
+        return not (match["name"].isupper() and _touches(match))
+    return not (value.islower() and _is_entry(match))
 
 
-def _is_part_of_code(found: re.Match[str]) -> bool:
-    """Return whether what is around a value, or its start, shows that it is no value."""
-    value = found["bare"]
-    sign = found["sign"]
-    following = _following(found)
+def _is_part_of_code(match: re.Match[str]) -> bool:
+    """Tell whether the text around a value, or its start, shows that it is code."""
+    value = match["bare"]
+    sign = match["sign"]
+    following = _get_following(match)
     if sign in _COMPARISONS or following in ("(", "[", "{"):
         return True
     if value.startswith(_STARTS_OF_NO_SECRET):
@@ -172,34 +172,34 @@ def _is_part_of_code(found: re.Match[str]) -> bool:
         # A second `:` is that of a node id or of C++: `TestPassword::test_it`.
         if value.startswith(":"):
             return True
-        start = found.start()
-        before = found.string[max(0, start - _LONGEST_NAME) : start]
+        start = match.start()
+        before = match.string[max(0, start - _LONGEST_NAME) : start]
         # The name of a thing: `arn:aws:…:secret:its-name`.
-        if before.endswith(":") and "arn:" in before and _touches(found):
+        if before.endswith(":") and "arn:" in before and _touches(match):
             return True
-    if following != "}" or not _touches(found):
+    if following != "}" or not _touches(match):
         return False
     return _FORMAT.fullmatch(value) is not None
 
 
-def _following(found: re.Match[str]) -> str:
-    end = found.end()
-    return found.string[end : end + 1]
+def _get_following(match: re.Match[str]) -> str:
+    end = match.end()
+    return match.string[end : end + 1]
 
 
-def _touches(found: re.Match[str]) -> bool:
+def _touches(match: re.Match[str]) -> bool:
     """Return whether no blank is between the sign and the value."""
-    return found.start("bare") == found.end("sign")
+    return match.start("bare") == match.end("sign")
 
 
-def _is_entry(found: re.Match[str]) -> bool:
+def _is_entry(match: re.Match[str]) -> bool:
     """Return whether name and value are all of a line but the begin of an entry."""
-    if found["sign"] != ":" or _following(found) not in ("", "\n"):
+    if match["sign"] != ":" or _get_following(match) not in ("", "\n"):
         return False
-    start = found.start()
+    start = match.start()
     earliest = max(0, start - _LONGEST_NAME)
-    line_start = found.string.rfind("\n", earliest, start) + 1
-    return _ENTRY_START.fullmatch(found.string, line_start, start) is not None
+    line_start = match.string.rfind("\n", earliest, start) + 1
+    return _ENTRY_START.fullmatch(match.string, line_start, start) is not None
 
 
 _COMPARISONS: Final = ("==", "===", "!=")
@@ -216,7 +216,7 @@ _STARTS_OF_NO_SECRET: Final = (
 
 
 def is_ordinary(text: str) -> bool:
-    """Return whether the text stands in others' texts: a word, a small number, a path."""
+    """Tell whether any text may hold it: a word, a small number, a path."""
     text = text.strip()
     return (
         not SHORTEST_KNOWN <= len(text) <= _LONGEST_KNOWN

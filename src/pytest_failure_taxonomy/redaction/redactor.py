@@ -15,7 +15,7 @@ from pytest_failure_taxonomy.redaction import (
     named_secrets,
     names,
     signs,
-    without_colours,
+    strip_colours,
 )
 from pytest_failure_taxonomy.redaction.known_values import (
     KnownValues,
@@ -46,7 +46,7 @@ _BETWEEN_TEXTS: Final = "\n\0\n"
 
 
 class Redactor:
-    """Removes secrets from texts: by their form, their name, the environment, the user's patterns.
+    """Removes secrets, by their form, their name, the environment and user patterns.
 
     Args:
         extra_patterns: the user's regular expressions, already checked by
@@ -73,19 +73,24 @@ class Redactor:
         ]
 
     def redact(self, text: str) -> str:
-        """Return the text with a mark such as `[REDACTED:github-token]` for each secret in it.
+        """Return the text with a mark, `[REDACTED:github-token]`, for each secret.
 
         A value that was removed once is removed from all later texts, too, without its
         name beside it. A text that can't be searched, for whatever cause, is replaced
         as a whole. One with a secret that the codes of colours hide loses these codes.
         """
-        plain = without_colours(text)
-        if plain != text and (without := self._redact(plain)) != plain:
-            return without
+        plain = strip_colours(text)
+        if plain != text:
+            # The colours stay unless they hid a secret.
+            uncoloured = self._redact(plain)
+            if uncoloured != plain:
+                return uncoloured
         return self._redact(text)
 
     def _redact(self, text: str) -> str:
         try:
+            # A removal can join two halves of another secret, so search until nothing
+            # changes.
             for _ in range(_MOST_PASSES):
                 redacted = self._remove_known_forms(text, self._note)
                 for pattern in self._patterns:
@@ -93,17 +98,17 @@ class Redactor:
                 if redacted == text:
                     break
                 text = redacted
-        except Exception:  # noqa: BLE001  a secret must not get out because something broke here
+        except Exception:  # noqa: BLE001 - a secret must not get out of a bug
             return self._note("unsearchable")
         return text
 
     def holds_none(self, texts: Sequence[str]) -> bool:
-        """Return whether a search of all the texts at once finds nothing; it counts nothing.
+        """Tell whether one search of all the texts finds nothing, and count nothing.
 
         The user's own patterns are left out: they may look at where a text begins or
         ends.
         """
-        together = without_colours(_BETWEEN_TEXTS.join(texts))
+        together = strip_colours(_BETWEEN_TEXTS.join(texts))
         return self._remove_known_forms(together, _mark) == together
 
     def redact_json(self, value: Any) -> Any:
@@ -117,7 +122,7 @@ class Redactor:
             try:  # one search of all texts is enough where it finds nothing
                 if _add_texts(value, texts) and self.holds_none(list(texts)):
                     return value
-            except Exception:  # noqa: BLE001, S110 - then each text is searched by itself
+            except Exception:  # noqa: BLE001, S110 - then each text is searched alone
                 pass
         return self._redact_each(value)
 
@@ -139,12 +144,12 @@ class Redactor:
 
     @property
     def known(self) -> int:
-        """How many values are known, of the environment or learnt; it never gets smaller."""
+        """How many values, of the environment or learnt, are known; never gets less."""
         return self._environment.count + self._learnt.count
 
     def see_environment(self) -> None:
         """Know the secret values that the environment holds now."""
-        if changed := self._variables.changed():
+        if changed := self._variables.take_changed():
             self.know(changed)
 
     def know(self, variables: Iterable[tuple[str, str]]) -> None:
@@ -158,11 +163,11 @@ class Redactor:
         self._learnt.learn(name, secret)
 
     def take_new(self) -> list[str]:
-        """Return all forms of the values that have become known since this was called last."""
+        """Return all forms of the values that have become known since the last call."""
         return [*self._environment.take_new(), *self._learnt.take_new()]
 
     def matches_of_user(self, text: str) -> bool:
-        """Return whether a pattern of the user's matches in a text, or its time is up."""
+        """Tell whether a pattern of the user's matches in a text, or its time is up."""
         return any(pattern.is_found(text) for pattern in self._patterns)
 
     def _remove_known_forms(self, text: str, note: marks.Note) -> str:
@@ -182,21 +187,21 @@ class Redactor:
         text = remove_tokens(text, search, cut=cut)
         if signs.may_hold_login(text):
             for name, removal_of in _LOGINS:
-                text = search.without_matches(text, grammar(name), removal_of)
+                text = search.remove_matches(text, grammar(name), removal_of)
         lower = names.lower_case(text)
         if signs.may_hold_signature(lower):
-            text = search.without_matches(text, grammar("signature"), _signature)
+            text = search.remove_matches(text, grammar("signature"), _judge_signature)
             lower = names.lower_case(text)
-        words = names.words_of_names(lower)
+        words = names.find_name_words(lower)
         if words:
             text = named_secrets.remove_pairs(text, lower, words, search)
             lower = names.lower_case(text)
             text = named_secrets.remove_assignments(text, lower, words, search)
         if names.may_hold_command(text):
-            text = search.without(text, names.secrets_of_commands(text, search))
+            text = search.remove(text, names.find_command_secrets(text, search))
         if cut:
-            removals = named_secrets.secrets_behind_cut_names(text, search)
-            text = search.without(text, removals)
+            removals = named_secrets.find_secrets_behind_cut_names(text, search)
+            text = search.remove(text, removals)
         if self._learnt.count:
             text = self._learnt.remove(text, search, cut=cut)
         return text
@@ -228,11 +233,14 @@ class _RedactionPattern:
 
     def remove(self, text: str, note: marks.Note) -> str:
         """Return the text without what the pattern matches; marks in it stay whole."""
+        # The group makes every second part a mark, which stays as it is.
         parts = re.split(f"({marks.MARK.pattern})", text)
-        parts[::2] = [part and self._without(part, note) for part in parts[::2]]
+        for index in range(0, len(parts), 2):
+            if parts[index]:
+                parts[index] = self._remove_matches(parts[index], note)
         return "".join(parts)
 
-    def _without(self, text: str, note: marks.Note) -> str:
+    def _remove_matches(self, text: str, note: marks.Note) -> str:
         """Return the text up to where it could be searched, without what was found."""
         parts = []
         position = 0
@@ -268,7 +276,7 @@ class _RedactionPattern:
 
 
 def check_patterns(patterns: Sequence[str]) -> list[str]:
-    """Return what is wrong with the user's patterns, one sentence each, in their order."""
+    """Return the problems of the user's patterns, one sentence each, in order."""
     problems = []
     for pattern in patterns:
         try:
@@ -347,15 +355,17 @@ def remove_tokens(text: str, search: marks.Search, *, cut: bool) -> str:
         cut: whether the text has places where something was cut out, perhaps of a
             token.
     """
-    tokens = signs.known_tokens()
-    literals = tokens.literals_in(text)
+    tokens = signs.load_tokens()
+    literals = tokens.find_literals(text)
     heads = [literal for literal in literals if literal in tokens.ids]
     if heads:
         rest = grammar("wrapped_token").pattern
-        wrapped = signs.compiled(signs.START, heads, rest)
-        text = search.without_matches(text, wrapped, _wrapped_token)
+        wrapped = signs.compile_tokens(signs.START, heads, rest)
+        text = search.remove_matches(text, wrapped, _judge_wrapped_token)
     if literals:
-        text = search.without_matches(text, tokens.whole(literals), _whole_token)
+        text = search.remove_matches(
+            text, tokens.compile_whole(literals), _judge_whole_token
+        )
     if not cut:
         return text
     heads = []
@@ -364,29 +374,31 @@ def remove_tokens(text: str, search: marks.Search, *, cut: bool) -> str:
             heads.append(head)
     if heads:
         rest = rf"{_RUN}{marks.CUT}[A-Za-z0-9_.+/=~-]*+"
-        expression = signs.compiled(_START_OF_RUN, heads, rest)
-        text = search.without_matches(text, expression, _cut_token)
+        expression = signs.compile_tokens(_START_OF_RUN, heads, rest)
+        text = search.remove_matches(text, expression, _judge_cut_token)
     return text
 
 
-def _whole_token(found: re.Match[str]) -> marks.Removal:
-    token = found.group()
-    name = signs.known_tokens().id_of(token)
-    return marks.Removal(*found.span(), name, token)
+def _judge_whole_token(match: re.Match[str]) -> marks.Removal:
+    token = match.group()
+    name = signs.load_tokens().id_of(token)
+    return marks.Removal(*match.span(), name, token)
 
 
-def _cut_token(found: re.Match[str]) -> marks.Removal:
+def _judge_cut_token(match: re.Match[str]) -> marks.Removal:
     # Nobody knows what was cut out of it.
-    return _whole_token(found)._replace(secret="")
+    return _judge_whole_token(match)._replace(secret="")
 
 
-def _wrapped_token(found: re.Match[str]) -> marks.Removal | None:
+def _judge_wrapped_token(match: re.Match[str]) -> marks.Removal | None:
     """Remove a token that lines were broken in: as far as its parts belong to it."""
-    tokens = signs.known_tokens()
-    text = found.group()
+    tokens = signs.load_tokens()
+    text = match.group()
     line_break = grammar("line_break_of_token")
     joined = line_break.sub("", text)
-    form = tokens.whole([literal for literal in tokens.forms if literal in joined])
+    form = tokens.compile_whole(
+        [literal for literal in tokens.forms if literal in joined]
+    )
     breaks = list(line_break.finditer(text))
     part_ends = [before.start() for before in breaks[1:]]
     token = text[: breaks[0].start()]
@@ -408,7 +420,7 @@ def _wrapped_token(found: re.Match[str]) -> marks.Removal | None:
             break
     if end == 0 or form.fullmatch(token) is None:
         return None
-    start = found.start()
+    start = match.start()
     return marks.Removal(start, start + end, tokens.id_of(token), token)
 
 
@@ -424,23 +436,23 @@ _SHORTEST_ALONE: Final = 16
 """Letters and digits of a token in the place of a user: shorter ones are names."""
 
 
-def _signature(found: re.Match[str]) -> marks.Removal | None:
-    value = found["value"]
+def _judge_signature(match: re.Match[str]) -> marks.Removal | None:
+    value = match["value"]
     if len(value) < _SHORTEST_SIGNATURE and not looks_random(value):
         return None
-    return marks.removal_of_group(found, "value", "signature")
+    return marks.make_removal(match, "value", "signature")
 
 
-def _password(found: re.Match[str]) -> marks.Removal | None:
-    if is_placeholder(found["value"]):
+def _judge_password(match: re.Match[str]) -> marks.Removal | None:
+    if is_placeholder(match["value"]):
         return None
-    return marks.removal_of_group(found, "value", "url-password")
+    return marks.make_removal(match, "value", "url-password")
 
 
-def _token(found: re.Match[str]) -> marks.Removal | None:
-    """Remove a user that is a token: it looks like chance, and is longer than names are."""
-    value = found["value"]
-    has_no_password = found.string[found.end()] == ":"
+def _judge_user(match: re.Match[str]) -> marks.Removal | None:
+    """Remove a user that is a token: it looks random, and is too long for a name."""
+    value = match["value"]
+    has_no_password = match.string[match.end()] == ":"
     shortest = 8 if has_no_password else _SHORTEST_ALONE
     if len(value) < shortest or "@" in unquote(value) or is_placeholder(value):
         return None
@@ -450,7 +462,7 @@ def _token(found: re.Match[str]) -> marks.Removal | None:
     else:
         words = _PART_OF_NAME.findall(name["name"])
         is_token = any(is_of_chance(word, _SHORTEST_AVERAGE_OF_NAMES) for word in words)
-    return marks.removal_of_group(found, "value", "url-token") if is_token else None
+    return marks.make_removal(match, "value", "url-token") if is_token else None
 
 
 # Private keys
@@ -469,9 +481,9 @@ _OF_A_KEY: Final = (
 
 
 _LOGINS: Final = (
-    ("url_password", _password),
-    ("url_password_with_slash", _password),
-    ("url_user", _token),
+    ("url_password", _judge_password),
+    ("url_password_with_slash", _judge_password),
+    ("url_user", _judge_user),
 )
 
 
@@ -491,7 +503,7 @@ def remove_private_keys(text: str, note: marks.Note) -> str:
         limit = after + _LONGEST_KEY
         if index + 1 < len(begins):
             limit = min(limit, begins[index + 1][0])
-        before = _without_rest_of_key(text[position:start], note)
+        before = _remove_rest_of_key(text[position:start], note)
         lines = grammar("lines_of_key").match(text, after)
         position = after
         if end is not None and end.start() < limit:
@@ -499,11 +511,11 @@ def remove_private_keys(text: str, note: marks.Note) -> str:
         elif lines is not None:
             position = lines.end()
         parts += [before, note("private-key", text[after:position])]
-    parts.append(_without_rest_of_key(text[position:], note))
+    parts.append(_remove_rest_of_key(text[position:], note))
     return "".join(parts)
 
 
-def _without_rest_of_key(text: str, note: marks.Note) -> str:
+def _remove_rest_of_key(text: str, note: marks.Note) -> str:
     """Remove what stands before an end whose start was cut away."""
     parts = []
     position = 0

@@ -18,9 +18,9 @@ from hashlib import blake2s
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pytest_failure_taxonomy.redaction.names import (
+    find_secret_arguments,
     may_be_secret_variable,
     redact_arguments,
-    secret_arguments,
 )
 from pytest_failure_taxonomy.redaction.signs import Suspicion
 from pytest_failure_taxonomy.system.interpreter import is_patched
@@ -129,7 +129,7 @@ class Secrets:
 
     def redact(self, text: str) -> str:
         """Return a text without its secrets."""
-        if not self._to_search((text,)):
+        if not self._select_unsearched((text,)):
             return text
         if not self._look_clean((text,)):
             try:
@@ -140,19 +140,19 @@ class Secrets:
         return text
 
     def redact_arguments(self, args: Sequence[str]) -> tuple[str, ...]:
-        """Return a command's arguments without their secrets, which other texts may show."""
-        for name, secret in secret_arguments(args):
+        """Return a command's arguments without their secrets; learn these as well."""
+        for name, secret in find_secret_arguments(args):
             self._load().learn(name, secret)
         return redact_arguments(args, self.redact)
 
     @property
     def known(self) -> int:
-        """How many values are known to be secret; when it grows, texts are searched again."""
+        """How many secret values are known. When it grows, texts are searched again."""
         return 0 if self._redactor is None else self._redactor.known
 
     @property
     def state(self) -> tuple[int, ...]:
-        """What changes as soon as more is known to be secret than was looked for before.
+        """A value that changes when there is more to look for than before.
 
         The values that are known when the redactor is loaded have been looked for by
         their signs.
@@ -169,6 +169,7 @@ class Secrets:
             return {}
         fillers = {}
         forms = sorted(self._redactor.take_new())
+        # The longest first: a short form may be a part of a long one.
         for form in sorted(
             forms,
             key=len,
@@ -180,27 +181,27 @@ class Secrets:
         return fillers
 
     def holds_none(self, texts: Sequence[str]) -> bool:
-        """Return whether none of the texts holds a secret, by one search of all of them.
+        """Tell whether none of the texts holds a secret, by one search of all of them.
 
         False means that each has to be redacted by itself. With patterns of the user's
         this is the answer for new texts, because a pattern may ask where a text begins
         or ends.
         """
-        texts = self._to_search(texts)
+        texts = self._select_unsearched(texts)
         if not texts:
             return True
-        if self.patterns or not self._is_found_in_none(texts):
+        if self.patterns or not self._finds_nothing(texts):
             return False
         self.note_searched(texts)
         return True
 
     def holds_none_at_all(self, texts: Sequence[str]) -> bool:
-        """Return the same for very many short texts, of which hardly any holds a secret.
+        """Tell the same of very many short texts, of which hardly any holds a secret.
 
         The user's patterns are searched in each of them. The texts are not remembered.
         """
         self._suspicion.see_environment()
-        if not self._is_found_in_none(texts):
+        if not self._finds_nothing(texts):
             return False
         if not self.patterns:
             return True
@@ -212,27 +213,27 @@ class Secrets:
 
     def note_searched(self, texts: Sequence[str]) -> None:
         """Remember that the texts hold no secret that is known now."""
-        self._forget_what_is_out_of_date()
+        self._forget_outdated()
         if len(self._without_secrets) < _MOST_REMEMBERED:
             self._without_secrets.update(map(hash, texts))
 
     def redact_json(self, value: Any) -> Any:
-        """Return a JSON value without its secrets, also those that only their keys give away."""
+        """Return a JSON value without its secrets, also those that only a key shows."""
         return change_texts(self._load().redact_json(value), self.redact)
 
-    def _to_search(self, texts: Sequence[str]) -> list[str]:
+    def _select_unsearched(self, texts: Sequence[str]) -> list[str]:
         """Return those of the texts that are not known to hold no secret."""
         (self._redactor or self._suspicion).see_environment()
-        self._forget_what_is_out_of_date()
+        self._forget_outdated()
         return [text for text in texts if hash(text) not in self._without_secrets]
 
-    def _forget_what_is_out_of_date(self) -> None:
+    def _forget_outdated(self) -> None:
         if self._searched_at != (state := self.state):
             self._without_secrets.clear()
             self._searched_at = state
 
-    def _is_found_in_none(self, texts: Sequence[str]) -> bool:
-        """Tell whether none of the texts holds what is not a matter of the user's patterns."""
+    def _finds_nothing(self, texts: Sequence[str]) -> bool:
+        """Tell whether no text holds a secret, without asking the user's patterns."""
         if self._look_clean(texts):
             return True
         try:
@@ -241,7 +242,7 @@ class Secrets:
             return False
 
     def _look_clean(self, texts: Sequence[str]) -> bool:
-        """Tell whether no redactor is needed so far, and the texts show no sign of one."""
+        """Tell whether no redactor was needed so far, and no text looks suspicious."""
         if self._redactor is not None or self.patterns or self._elsewhere:
             return False
         return self._suspicion.looks_clean(texts)
@@ -268,7 +269,7 @@ class Secrets:
 
 
 def digest(text: str, key: bytes) -> str:
-    """Return ten hexadecimal digits of a text, by which none can guess it without the key."""
+    """Return ten hexadecimal digits of a text that can't be guessed without the key."""
     content = text.encode("utf-8", "backslashreplace")
     return blake2s(
         content,
@@ -278,7 +279,7 @@ def digest(text: str, key: bytes) -> str:
 
 
 def changed_secrets(before: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the environment that may be secret and were not so before."""
+    """Return the environment variables, new or changed, that may be secret."""
     changed = {}
     for name, value in os.environ.items():
         if before.get(name) != value and may_be_secret_variable(name):
@@ -286,30 +287,31 @@ def changed_secrets(before: Mapping[str, str]) -> dict[str, str]:
     return changed
 
 
-def redacted(one: T, redaction: Redaction) -> T:
-    """Return a value with every text in it redacted, those of the values in it included."""
+def redact_value(container: T, redaction: Redaction) -> T:
+    """Return a value with every text redacted, also in the values that it has."""
     texts: list[str | None] = []
-    _gather(one, _free_texts, texts)
+    _gather_texts(container, _find_text_fields, texts)
     if redaction.holds_none([text for text in texts if text]):
-        return one
+        return container
     for _ in range(_MOST_PASSES):
-        known = redaction.known
-        one = _changed(one, _free_texts, redaction.redact)
-        if redaction.known == known:
+        # A text can give a value away that an earlier one holds.
+        known_before = redaction.known
+        container = _replace_texts(container, _find_text_fields, redaction.redact)
+        if redaction.known == known_before:
             break
-    return one
+    return container
 
 
-def searched_again(run: RunEvidence, redaction: Redaction) -> RunEvidence:
+def search_again(run: RunEvidence, redaction: Redaction) -> RunEvidence:
     """Return the evidence of a run without what its later texts give away."""
     for _ in range(_MOST_PASSES):
-        known = redaction.known
+        known_before = redaction.known
         changes = {}
         for name in ("failures", "collection_failures", "errors", "interruptions"):
             values = getattr(run, name)
-            changes[name] = tuple([redacted(value, redaction) for value in values])
+            changes[name] = tuple([redact_value(value, redaction) for value in values])
         run = replace(run, **changes)
-        if redaction.known == known:
+        if redaction.known == known_before:
             break
     return run
 
@@ -324,45 +326,47 @@ class NodeIds:
         self._searched_at = secrets.state
         """What was known to be secret when all node ids were searched."""
 
-    def shown_of_all(self, nodeids: Sequence[str]) -> Sequence[str]:
-        """Return the node ids of all selected tests as they are to be shown, in order."""
+    def show_all(self, nodeids: Sequence[str]) -> Sequence[str]:
+        """Return the node ids of all selected tests as they are shown, in order."""
         self._search(nodeids)
         self._searched_at = self._secrets.state
         if not self._shown:
             return nodeids
         return [self._shown.get(nodeid, nodeid) for nodeid in nodeids]
 
-    def shown(self, nodeid: str) -> str:
+    def show(self, nodeid: str) -> str:
         """Return a node id as it is to be shown."""
         if nodeid not in self._shown:
             self._search((nodeid,))
         return self._shown.get(nodeid, nodeid)
 
-    def real(self, shown: str) -> str:
-        """Return the real node id of one that another process has recorded as it is shown."""
+    def find_real(self, shown: str) -> str:
+        """Return the real node id for a shown one that another process recorded."""
         return self._real.get(shown, shown)
 
-    def named(self, one: T) -> T:
-        """Return a value with all node ids in it as they are shown; they are searched first."""
+    def show_nodeids(self, container: T) -> T:
+        """Search the node ids in a value, and return it with them as they are shown."""
         nodeids: list[str | None] = []
-        _gather(one, _nodeids, nodeids)
+        _gather_texts(container, _find_nodeid_fields, nodeids)
         self._search(dict.fromkeys(nodeid for nodeid in nodeids if nodeid))
-        return self.selected(one)
+        return self.replace_nodeids(container)
 
-    def selected(self, one: T) -> T:
-        """Return a value as `named` does, but without a search: its tests were selected."""
+    def replace_nodeids(self, container: T) -> T:
+        """Return a value with node ids as shown, unsearched: all were selected."""
         if not self._shown:
-            return one
-        changed: T = _changed(
-            one, _nodeids, lambda nodeid: self._shown.get(nodeid, nodeid)
+            return container
+        changed: T = _replace_texts(
+            container,
+            _find_nodeid_fields,
+            lambda nodeid: self._shown.get(nodeid, nodeid),
         )
         return changed
 
-    def settled(self, one: T) -> T:
-        """Return a value at the end of a run; search again if more has become known since."""
+    def show_at_end(self, container: T) -> T:
+        """Return a value with node ids as shown; search again if more is secret now."""
         if self._secrets.state != self._searched_at:
-            return self.named(one)
-        return self.selected(one)
+            return self.show_nodeids(container)
+        return self.replace_nodeids(container)
 
     def _search(self, nodeids: Iterable[str]) -> None:
         together: list[str] = []
@@ -398,7 +402,8 @@ class NodeIds:
 
                 digits = digest(nodeid, self._secrets.key)
                 shown = MARK.sub(
-                    lambda mark: f"{mark.group()[:-1]} {digits}]",  # noqa: B023 - called at once
+                    # Called at once, so the digits are those of this node id.
+                    lambda mark: f"{mark.group()[:-1]} {digits}]",  # noqa: B023
                     redacted,
                 )
                 self._shown[nodeid] = shown
@@ -413,8 +418,8 @@ texts."""
 
 
 @cache
-def _free_texts(kind: Any) -> _Fields:
-    """Return the fields of a value that may hold a secret; tuples of texts hold names."""
+def _find_text_fields(kind: Any) -> _Fields:
+    """Return the fields that may hold a secret; tuples of texts hold only names."""
     texts = []
     values = []
     for name, annotation in kind.__annotations__.items():
@@ -428,7 +433,7 @@ def _free_texts(kind: Any) -> _Fields:
 
 
 @cache
-def _nodeids(kind: Any) -> _Fields:
+def _find_nodeid_fields(kind: Any) -> _Fields:
     """Return the fields of a value that hold node ids."""
     texts = []
     values = []
@@ -444,44 +449,44 @@ def _nodeids(kind: Any) -> _Fields:
     return texts, values
 
 
-def _gather(
-    one: Any, fields_of: Callable[[Any], _Fields], texts: list[str | None]
+def _gather_texts(
+    container: Any, fields_of: Callable[[Any], _Fields], texts: list[str | None]
 ) -> None:
-    """Add the texts in a value and in the values in it; `None` for one that is missing."""
-    with_texts, with_values = fields_of(one.__class__)
-    texts += [getattr(one, name) for name in with_texts]
+    """Add the texts in a value and in the values in it; `None` for a missing one."""
+    with_texts, with_values = fields_of(container.__class__)
+    texts += [getattr(container, name) for name in with_texts]
     for name in with_values:
-        content = getattr(one, name)
+        content = getattr(container, name)
         if content.__class__ is tuple:
             for item in content:
                 if type(item) is str:
                     texts.append(item)
                 else:
-                    _gather(item, fields_of, texts)
+                    _gather_texts(item, fields_of, texts)
         elif hasattr(content, "__slots__"):  # neither `None` nor a word of ours
-            _gather(content, fields_of, texts)
+            _gather_texts(content, fields_of, texts)
 
 
-def _changed(
-    one: Any, fields_of: Callable[[Any], _Fields], change: Callable[[str], str]
+def _replace_texts(
+    container: Any, fields_of: Callable[[Any], _Fields], change: Callable[[str], str]
 ) -> Any:
-    """Return a value with the texts changed that `_gather` finds in it."""
+    """Return a value with the texts changed that `_gather_texts` finds in it."""
 
-    def changed_item(item: Any) -> Any:
+    def replace_item(item: Any) -> Any:
         if type(item) is str:
             return change(item)
-        return _changed(item, fields_of, change)
+        return _replace_texts(item, fields_of, change)
 
-    with_texts, with_values = fields_of(one.__class__)
+    with_texts, with_values = fields_of(container.__class__)
     changes: dict[str, Any] = {}
     for name in with_texts:
-        text = getattr(one, name)
+        text = getattr(container, name)
         if text:
             changes[name] = change(text)
     for name in with_values:
-        content = getattr(one, name)
+        content = getattr(container, name)
         if content.__class__ is tuple:
-            changes[name] = tuple(map(changed_item, content))
+            changes[name] = tuple(map(replace_item, content))
         elif hasattr(content, "__slots__"):
-            changes[name] = changed_item(content)
-    return replace(one, **changes) if changes else one
+            changes[name] = replace_item(content)
+    return replace(container, **changes) if changes else container

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from typing import Any, Final
 
-from pytest_failure_taxonomy.redaction import is_cut, read_packaged, without_colours
+from pytest_failure_taxonomy.redaction import is_cut, read_packaged, strip_colours
 from pytest_failure_taxonomy.redaction.names import (
     DECLARED,
+    find_name_words,
     lower_case,
     may_be_secret_variable,
     may_hold_command,
-    words_of_names,
 )
 
 BETWEEN_TEXTS: Final = "\0"
@@ -83,7 +83,7 @@ class ChangingVariables:
         self._declared = 0
         self._current_test: Any = self._name(_CURRENT_TEST)
 
-    def changed(self) -> list[tuple[str, str]]:
+    def take_changed(self) -> list[tuple[str, str]]:
         """Return the names and values that are new since this was called last.
 
         So are those of variables that were declared to be secret since. The variable in
@@ -92,27 +92,27 @@ class ChangingVariables:
         # To compare the mapping beneath `os.environ` takes 2 µs, to decode all of it
         # 100.
         variables = getattr(self._environment, "_data", self._environment)
-        seen = self._seen
+        earlier = self._seen
         # pytest changes it all the time.
-        seen.pop(self._current_test, None)
+        earlier.pop(self._current_test, None)
         if self._current_test in variables:
-            seen[self._current_test] = variables[self._current_test]
+            earlier[self._current_test] = variables[self._current_test]
         if self._declared != len(DECLARED):
             self._declared = len(DECLARED)
             for name in DECLARED:
-                seen.pop(self._name(name), None)
-        if variables == seen:
+                earlier.pop(self._name(name), None)
+        if variables == earlier:
             return []
         self._seen = dict(variables)
         changed = []
         for name, value in variables.items():
-            if seen.get(name) != value and name != self._current_test:
+            if earlier.get(name) != value and name != self._current_test:
                 changed.append((os.fsdecode(name), os.fsdecode(value)))
         return changed
 
 
 class Suspicion:
-    """Tell whether texts show any sign of a secret, by what the environment holds and held."""
+    """Tell whether texts show a sign of a secret, by all that the environment held."""
 
     def __init__(self) -> None:
         self.variables: dict[str, str] = {}
@@ -126,7 +126,7 @@ class Suspicion:
 
         Of the environment it knows what `see_environment` has seen.
         """
-        together = without_colours(BETWEEN_TEXTS.join(texts))
+        together = strip_colours(BETWEEN_TEXTS.join(texts))
         if len(together) > _LONGEST:
             return False
         for word in self.words:
@@ -136,11 +136,11 @@ class Suspicion:
         if is_cut(together) or may_hold_key(together) or may_hold_login(together):
             return False
         lower = lower_case(together)
-        if may_hold_signature(lower) or words_of_names(lower):
+        if may_hold_signature(lower) or find_name_words(lower):
             return False
         if may_hold_command(together):
             return False
-        return not known_tokens().literals_in(together)
+        return not load_tokens().find_literals(together)
 
     def see_environment(self) -> None:
         """Add the values of variables that were set or changed to what is looked for.
@@ -148,8 +148,8 @@ class Suspicion:
         They stay: a test may unset a variable before the text that quotes it is
         searched.
         """
-        for name, value in self._environment.changed():
-            secrets = url_passwords(value)
+        for name, value in self._environment.take_changed():
+            secrets = find_url_passwords(value)
             if len(value) >= _SHORTEST_VALUE and may_be_secret_variable(name):
                 secrets.append(value)
             if secrets:
@@ -158,7 +158,7 @@ class Suspicion:
                 self.words |= set(_telling_words(secret))
 
 
-def url_passwords(text: str) -> list[str]:
+def find_url_passwords(text: str) -> list[str]:
     """Return what may be a password in a URL, each reading of it once.
 
     A password may have an `@` of its own, which should have been written as `%40`.
@@ -170,7 +170,7 @@ def url_passwords(text: str) -> list[str]:
     return list(dict.fromkeys(up_to_first + up_to_last))
 
 
-def base64_parts(raw: bytes) -> list[str]:
+def encode_base64_parts(raw: bytes) -> list[str]:
     """Return what stands in each text with the bytes in base64, behind others or alone.
 
     Three bytes make a group of four letters. Behind a user's name and a colon, say, the
@@ -193,7 +193,7 @@ _SHORTEST_COPY: Final = 12
 
 @lru_cache(maxsize=4_096)
 def blocks_of(form: str) -> tuple[int, Mapping[int, str]]:
-    """Return how many characters of a form are a copy, and blocks of it by their places.
+    """Return how many characters make a copy of a form, and its blocks by place.
 
     A copy may be changed at its start and end, so half of the form is one, but at least
     12 characters or all. Wherever it begins in the form, it has one of the blocks as a
@@ -218,7 +218,7 @@ def _telling_words(value: str) -> Iterator[str]:
     """
     raw = value.encode("utf-8", "surrogateescape")
     digits = raw.hex()
-    for form in (value, *base64_parts(raw), digits, digits.upper()):
+    for form in (value, *encode_base64_parts(raw), digits, digits.upper()):
         _, blocks = blocks_of(form)
         for block in blocks.values():
             words = re.findall("[A-Za-z0-9_.~-]+", block)  # they are quoted nowhere
@@ -283,7 +283,7 @@ class Tokens:
 
     @cached_property
     def forms(self) -> dict[str, str]:
-        """Return an expression for the tokens in which a literal stands, by the literal."""
+        """Return an expression for the tokens that have a literal, by the literal."""
         by_head = {}
         for form in self.table["tokens"]:
             letters = f"[{form['alphabet']}]"
@@ -309,7 +309,7 @@ class Tokens:
                 forms[literal] = f"{START}(?:{shape['regex']})"
         return forms
 
-    def literals_in(self, text: str) -> list[str]:
+    def find_literals(self, text: str) -> list[str]:
         """Return the literals of the forms that may have a token in a text.
 
         One that a line was broken in begins with the last word of a line, also of one
@@ -322,15 +322,15 @@ class Tokens:
             return []
         together = "\n".join([*map(str.rstrip, lines), ""])
         literals = []
-        for literal in self._possible_literals(together):
+        for literal in self._select_literals(together):
             if literal in together and self._may_stand_in(together, literal):
-                literals.append(literal)  # noqa: PERF401 - three lines are easier to read
+                literals.append(literal)  # noqa: PERF401 - easier to read
         if not literals:
             _remember(lines, self._plain_lines)
             return []
         return [literal for literal in self.forms if literal in literals]
 
-    def _possible_literals(self, text: str) -> list[str]:
+    def _select_literals(self, text: str) -> list[str]:
         """Return the literals that a text may have, by its words."""
         if "\\" in text or "%" in text:  # behind which a word may begin
             text = re.sub(r"\\[rtbf]|%[0-9A-F]{2}", r"\g<0> ", text)
@@ -353,14 +353,14 @@ class Tokens:
         return list(dict.fromkeys(literals))
 
     def _may_stand_in(self, text: str, literal: str) -> bool:
-        """Tell whether a token with a literal is in a text, or begins at a line's end."""
-        if self.whole([literal]).search(text):
+        """Tell whether a text has a token with a literal, whole or broken by a line."""
+        if self.compile_whole([literal]).search(text):
             return True
         if literal not in self.ids:
             return False
-        return compiled(START, [literal], _LINE_END).search(text) is not None
+        return compile_tokens(START, [literal], _LINE_END).search(text) is not None
 
-    def whole(self, literals: Iterable[str]) -> re.Pattern[str]:
+    def compile_whole(self, literals: Iterable[str]) -> re.Pattern[str]:
         """Return what finds the whole tokens of some forms."""
         forms = [form for literal, form in self.forms.items() if literal in literals]
         return re.compile("|".join(dict.fromkeys(forms)))
@@ -377,7 +377,7 @@ class Tokens:
 
 
 @cache
-def known_tokens() -> Tokens:
+def load_tokens() -> Tokens:
     """Return the packaged forms, which are read once."""
     return Tokens()
 
@@ -388,7 +388,7 @@ def _remember(texts: set[str], plain: set[str]) -> None:
         plain.update([text for text in texts if len(text) <= _LONGEST_PLAIN])
 
 
-def compiled(start: str, heads: Iterable[str], rest: str) -> re.Pattern[str]:
+def compile_tokens(start: str, heads: Iterable[str], rest: str) -> re.Pattern[str]:
     """Return what finds tokens that begin with one of some heads."""
     alternatives = "|".join(map(re.escape, heads))
     return re.compile(f"{start}(?:{alternatives}){rest}")

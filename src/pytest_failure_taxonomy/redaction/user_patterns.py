@@ -1,4 +1,4 @@
-"""Regular expressions that users write, in rules and for redaction, searched with a time limit.
+"""Regular expressions that users write, searched with a time limit.
 
 Some patterns take exponential time, and a search of Python's `re` can't be stopped. The
 library `regex` reads the same syntax and takes a timeout. It is imported with the first
@@ -75,7 +75,7 @@ def compile_quietly(pattern: str) -> regex.Pattern[str]:
             f"its repetitions have {parts:,} parts, at most {MAX_REPEATED:,} may be"
         )
     source = grammar("brace_of_pattern").sub(
-        lambda found: r"\{" if found["literal"] else found.group(), pattern
+        lambda brace: r"\{" if brace["literal"] else brace.group(), pattern
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -92,15 +92,15 @@ def _count_parts(pattern: str) -> int:
     """Return how many parts a pattern has once its repetitions are written out."""
     outer: list[int] = []
     parts = last = 0
-    for found in grammar("part_of_pattern").finditer(pattern):
-        if found["open"]:
+    for part in grammar("part_of_pattern").finditer(pattern):
+        if part["open"]:
             outer.append(parts)
             parts = last = 0
-        elif found["close"] and outer:
+        elif part["close"] and outer:
             last = parts
             parts += outer.pop()
-        elif found["least"]:
-            times = max(1, int(found["least"][:_MOST_DIGITS]))
+        elif part["least"]:
+            times = max(1, int(part["least"][:_MOST_DIGITS]))
             parts += last * (times - 1)
             last *= times
         else:

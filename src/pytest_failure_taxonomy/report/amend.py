@@ -20,7 +20,7 @@ from pytest_failure_taxonomy.taxonomy.amendments import (
 )
 from pytest_failure_taxonomy.taxonomy.causes import (
     gather_causes,
-    in_order,
+    sort_causes,
     whether_retry_helps,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
@@ -164,7 +164,7 @@ def amend(report: FailureReport, amendment: Amendment) -> FailureReport:
     kind = None if verdict is None else verdict.kind
     causes = tuple([amend_cause(cause, amendment, kind) for cause in report.causes])
     if verdict is not None:
-        causes = in_order(causes)
+        causes = sort_causes(causes)
     return judge_causes_again(replace(report, causes=causes))
 
 
@@ -285,4 +285,4 @@ def causes_of_groups(report: FailureReport | MergedRun) -> tuple[Cause, ...]:
         if are_of_one_kind(cause, verdict):
             retryable = verdict.retryable
         with_answers.append(replace(cause, retryable=retryable))
-    return in_order(with_answers)
+    return sort_causes(with_answers)

@@ -48,7 +48,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     Finding,
     Group,
     Stage,
-    finding,
+    make_finding,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 from pytest_failure_taxonomy.taxonomy.words import failed_gates
@@ -623,7 +623,7 @@ def _failed(joined: Section) -> Iterator[Finding]:
             failed[row["task_class"]] = gate["reasons"][0]
     if failed:
         words = failed_gates(failed)
-        yield finding("bench.gate", "merge", words, headline=words)
+        yield make_finding("bench.gate", "merge", words, headline=words)
 
 
 def _replaced(parts: Sequence[_Part], *, always: bool) -> set[str]:
@@ -682,7 +682,7 @@ def _missing(parts: Sequence[_Part], expect: int | None) -> Iterator[Finding]:
             words = f"{expect} reports{where} were expected, {count} are there"
             problems += [words] * (total - count)
     for words in problems:
-        yield finding("shard.missing", "merge", words, headline=words)
+        yield make_finding("shard.missing", "merge", words, headline=words)
 
 
 def _groups(parts: Iterable[_Part]) -> list[Group]:

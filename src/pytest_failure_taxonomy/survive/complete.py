@@ -18,7 +18,7 @@ from typing import Any, Final, TypedDict
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.options import NEIGHBOURS
-from pytest_failure_taxonomy.redaction.secrets import Secrets, searched_again
+from pytest_failure_taxonomy.redaction.secrets import Secrets, search_again
 from pytest_failure_taxonomy.report import build
 from pytest_failure_taxonomy.report.amend import add_late_end, amend
 from pytest_failure_taxonomy.report.build import build_report
@@ -433,7 +433,7 @@ def reconstruct(
             snapshot, end, workers=workers, traces=traces, outputs=outputs
         )
         evidence, problems = apply_rules(
-            searched_again(evidence, secrets), run.header.rules
+            search_again(evidence, secrets), run.header.rules
         )
         evidence = name_libraries(evidence)
         context = observed.context_of(run, end)

@@ -235,7 +235,7 @@ def facts_of(
         coverage=snapshot.coverage,
         gate=snapshot.gate,
         counts=counts,
-        failures=evidence.in_order_of_selection(snapshot.failures, snapshot.nodeids),
+        failures=evidence.sort_by_selection(snapshot.failures, snapshot.nodeids),
         collection_failures=snapshot.collection_failures,
         errors=snapshot.errors,
         interruptions=snapshot.interruptions,

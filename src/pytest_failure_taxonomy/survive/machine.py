@@ -23,7 +23,7 @@ from pytest_failure_taxonomy.system.process import (
     find_control_group,
     peak_rss_bytes,
 )
-from pytest_failure_taxonomy.taxonomy import evidence, packaged
+from pytest_failure_taxonomy.taxonomy import evidence, read_packaged
 from pytest_failure_taxonomy.taxonomy.order import Plan
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -161,7 +161,9 @@ def ci_providers() -> dict[str, dict[str, str]]:
     by, and those with the id of the run, the job, the commit and the ref, and with the
     branch of a pull request, where the commit is that of its merge.
     """
-    providers: dict[str, dict[str, str]] = json.loads(packaged("ci_providers.json"))
+    providers: dict[str, dict[str, str]] = json.loads(
+        read_packaged("ci_providers.json")
+    )
     return providers
 
 

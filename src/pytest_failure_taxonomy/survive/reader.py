@@ -198,7 +198,7 @@ class RecordedRun:
             elif name == "rerun" and failures:
                 nodeid = fact.nodeid
                 worker = fact.worker
-                failures = evidence.without_attempt(failures, nodeid, worker)
+                failures = evidence.drop_attempt(failures, nodeid, worker)
         return failures
 
     def snapshot(self) -> Snapshot:

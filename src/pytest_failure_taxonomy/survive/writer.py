@@ -34,7 +34,7 @@ from pytest_failure_taxonomy.survive import layout
 from pytest_failure_taxonomy.survive.folder import remove_record, why_it_stays
 from pytest_failure_taxonomy.system import files, process
 from pytest_failure_taxonomy.system.interpreter import call_after_fork, isolate_module
-from pytest_failure_taxonomy.taxonomy.values import to_told
+from pytest_failure_taxonomy.taxonomy.values import list_changed_fields
 from pytest_failure_taxonomy.text import CLOSED_FIELDS, change_texts
 
 json = isolate_module(json)
@@ -51,7 +51,9 @@ _PLACES: Final = {
 Check = Callable[[], object]
 """Raises OSError if a store into a mapped file would end this process by SIGBUS."""
 
-to_json: Final = json.JSONEncoder(default=to_told, check_circular=False).encode
+to_json: Final = json.JSONEncoder(
+    default=list_changed_fields, check_circular=False
+).encode
 
 _FLAGS: Final = os.O_RDWR | os.O_CREAT
 _MAP_FIXED: Final = 0x10
@@ -581,11 +583,11 @@ def _without(line: bytes, fillers: Mapping[str, str]) -> bytes:
 
 def _replace_copies(text: str, value: str, filler: str) -> str:
     # Loaded already: nothing becomes known without the search for secrets.
-    from pytest_failure_taxonomy.redaction.known_values import copies_in
+    from pytest_failure_taxonomy.redaction.known_values import find_copies
 
     following = len(text)
     # From the end, since a filler may be shorter than what it replaces.
-    for start, end in sorted(copies_in(text, value), reverse=True):
+    for start, end in sorted(find_copies(text, value), reverse=True):
         stop = min(end, following)  # copies may overlap
         if start < stop:
             text = text[:start] + filler[start - stop :] + text[stop:]

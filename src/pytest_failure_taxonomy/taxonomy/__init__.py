@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 
-def packaged(name: str) -> str:
+def read_packaged(name: str) -> str:
     """Return a file of `data/` as text."""
     # Not by `pkgutil`, which asks functions that a test may have replaced.
     loader: Any = __spec__.loader
@@ -22,9 +22,9 @@ def packaged(name: str) -> str:
 @cache
 def packaged_table(name: str) -> dict[str, Any]:
     """Return the content of `data/NAME.toml`; do not change it."""
-    return parsed(packaged(f"{name}.toml"))
+    return parse_toml(read_packaged(f"{name}.toml"))
 
 
-def parsed(text: str) -> dict[str, Any]:
+def parse_toml(text: str) -> dict[str, Any]:
     """Return the content of a TOML document."""
     return tomllib.loads(text)

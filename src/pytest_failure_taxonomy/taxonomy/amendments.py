@@ -1,7 +1,8 @@
 """Add what becomes known later about a run's failures, and draw the conclusions.
 
-The history, experiments and benches propose; this is the one place besides the judge that decides
-whether a retry helps, who is charged, which cause comes first and what is recommended.
+The history, experiments and benches propose. Besides the judge, this is the one place
+that decides whether a retry helps, who is charged, which cause comes first and what is
+recommended.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from pytest_failure_taxonomy.taxonomy import packaged_table
-from pytest_failure_taxonomy.taxonomy.causes import action_of
+from pytest_failure_taxonomy.taxonomy.causes import choose_action
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.judgement import (
     BaseComparison,
@@ -46,8 +47,9 @@ class Amendment:
     proofs: Mapping[str, Proof] = MappingProxyType({})
     """By the key of a cause."""
     bases: Mapping[str, BaseComparison] = MappingProxyType({})
-    """By the key of a cause, too. They change neither who is charged nor what is advised:
-    a failure that is older than a change may still be one that the change has to fix."""
+    """By the key of a cause, too. They change neither who is charged nor what is
+    advised: a failure that is older than a change may still be one that the change has
+    to fix."""
     evidence: tuple[Evidence, ...] = ()
     """What else speaks for the verdict."""
     nodeid: str | None = None
@@ -55,12 +57,13 @@ class Amendment:
     problem: str = ""
     """Why the neighbour has no answer, in words."""
     remedy: tuple[str, ...] = ()
-    """The arguments with which our command makes good for that, before the report's path."""
+    """The arguments with which our command makes good for that, before the report's
+    path."""
 
 
 @value
 class SectionPlace:
-    """Where a neighbour keeps what becomes its field of the report, outside of pytest."""
+    """Where a neighbour keeps its section of the report, outside of pytest."""
 
     name: str
     """The field, and the neighbour in the table of `options`."""
@@ -127,7 +130,7 @@ def amend_cause(cause: Cause, amendment: Amendment, verdict_kind: str | None) ->
 
 
 def join_histories(histories: Sequence[GroupHistory]) -> GroupHistory:
-    """Return what is known of a cause: it is old if a group is, and flaky if all are."""
+    """Return the history of a cause: old if one group is, flaky if all groups are."""
     states = {history.state for history in histories}
     state: Literal["new", "came_back", "known", "flaky"] = "new"
     if states == {"flaky"}:
@@ -136,7 +139,7 @@ def join_histories(histories: Sequence[GroupHistory]) -> GroupHistory:
         state = "known"
     elif "came_back" in states:
         state = "came_back"
-    seen = [history.first_seen for history in histories if history.first_seen]
+    starts = [history.first_seen for history in histories if history.first_seen]
     commits = [history.last_passed_commit for history in histories]
     changes = [history.distributions_changed for history in histories]
     # The first one of which more is known.
@@ -146,7 +149,7 @@ def join_histories(histories: Sequence[GroupHistory]) -> GroupHistory:
     first = (detailed or histories)[0]
     return GroupHistory(
         state=state,
-        first_seen=None if state == "new" else min(seen, default=None),
+        first_seen=None if state == "new" else min(starts, default=None),
         runs=max(history.runs for history in histories),
         last_passed_commit=next(filter(None, commits), None),
         distributions_changed=next(
@@ -159,22 +162,25 @@ def join_histories(histories: Sequence[GroupHistory]) -> GroupHistory:
 
 
 def join_proofs(earlier: Proof | None, proof: Proof) -> Proof:
-    """Return what is known of a cause after another experiment.
+    """Return the best proof for a cause after another experiment.
 
-    What is proven stays until as much is. What makes a test fail says more than since which commit
-    it does, which is kept beside it.
+    A proven result stays until another one is proven. The condition that makes a test
+    fail says more than the commit since which it fails, which is kept beside it.
     """
     proven = [
-        known
-        for known in (proof, earlier)
-        if known is not None and known.status == "proven"
+        candidate
+        for candidate in (proof, earlier)
+        if candidate is not None and candidate.status == "proven"
     ]
     # What makes it fail is needed to repeat it.
-    best = max(proven, key=lambda known: _RANKS.get(str(known.type), 3), default=proof)
+    best = max(
+        proven, key=lambda candidate: _RANKS.get(str(candidate.type), 3), default=proof
+    )
     if best.type == "commit":
         return replace(best, commit=None)
     commits = [
-        known.state if known.type == "commit" else known.commit for known in proven
+        candidate.state if candidate.type == "commit" else candidate.commit
+        for candidate in proven
     ]
     return replace(best, commit=next(filter(None, commits), None))
 
@@ -200,7 +206,7 @@ def recommend(
         causes: at least one.
         last_good_commit: to which one can go back.
     """
-    least, action = action_of(causes, kind, last_good_commit)
+    least, action = choose_action(causes, kind, last_good_commit)
     return Recommendation(
         recovery_action=action,
         failure_type=least.failure_type,
@@ -220,7 +226,7 @@ def accept_known(
         notes: about what knows them.
     """
     others = _name_other_failure(run)
-    known = KnownFailures(
+    known_failures = KnownFailures(
         by=by,
         accepted=not unlisted and not others,
         failures=len(run.failures),
@@ -229,9 +235,9 @@ def accept_known(
         others=others,
         notes=tuple(notes),
     )
-    if known.accepted:
+    if known_failures.accepted:
         run = replace(run, exit=replace(run.exit, code=0))
-    return run, known
+    return run, known_failures
 
 
 def is_accepted(history: GroupHistory | None) -> bool:

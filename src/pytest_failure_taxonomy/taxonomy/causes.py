@@ -35,10 +35,10 @@ from pytest_failure_taxonomy.taxonomy.words import (
     STRICT_XPASS,
     TYPES_OF_PYTEST,
     and_more,
+    bracket_place,
     counted,
-    in_brackets,
     one_line,
-    said_in_one_line,
+    quote_exception,
     shortened,
 )
 
@@ -177,7 +177,7 @@ _LOADED_BY: Final = r"\(([^\s()]+:\d+), from [^()]*conftest\.py"
 def gather_causes(
     findings: Iterable[Finding], stage: Stage = Stage.FINAL_TEST, rootdir: str = ""
 ) -> tuple[Cause, ...]:
-    """Return the causes of what was found: first what explains others, then the biggest.
+    """Return the causes of findings: those that explain others first, then the biggest.
 
     Failures of one fingerprint are in one cause, unless they say that different things
     are to be fixed, such as two hosts that one function asks. Of equals, those of which
@@ -191,41 +191,44 @@ def gather_causes(
             known.
     """
     findings = list(findings)
-    seen = [finding for finding in findings if not finding.is_hearsay]
-    seen = seen or findings
+    observed = [finding for finding in findings if not finding.is_hearsay]
+    observed = observed or findings
     with_subtests: set[str | None] = set()
     keys: dict[Hashable, str] = {}
     members: dict[str, tuple[Diagnosis | None, list[Finding]]] = {}
     failed: dict[str, list[tuple[str, TestFailure]]] = {}
     """By test: its failures so far, each with the key of its cause."""
-    for finding in seen:
+    for finding in observed:
         failure = finding.failure
-        identity = _identity_of(finding)
+        # Failures alike in all that a diagnosis reads are recognised once.
+        identity = _make_identity(finding)
         key = keys.get(identity) if finding.fingerprint else None
         if key is None:
             diagnosis = recognise(finding)
-            key = _key_of(finding) if diagnosis is None else diagnosis.key
+            key = _make_key(finding) if diagnosis is None else diagnosis.key
             keys[identity] = key
             members.setdefault(key, (diagnosis, []))
         if isinstance(failure, TestFailure):
             earlier = failed.setdefault(failure.nodeid, [])
+            # A teardown often fails over what had failed the test already.
             if failure.phase == "teardown" and earlier:
-                key = _key_before_teardown(failure, earlier) or key
+                key = _find_key_before_teardown(failure, earlier) or key
             earlier.append((key, failure))
             if failure.part == "subtest":
                 with_subtests.add(finding.nodeid)
         members[key][1].append(finding)
+    # A key has no findings left if all of them joined an earlier failure's cause.
     with_findings = [item for item in members.items() if item[1][1]]
     recognised_first = sorted(with_findings, key=lambda item: item[1][0] is None)
-    return in_order(
+    return sort_causes(
         [
-            _cause(key, *of_key, with_subtests, stage, rootdir)
+            _make_cause(key, *of_key, with_subtests, stage, rootdir)
             for key, of_key in recognised_first
         ]
     )
 
 
-def _identity_of(finding: Finding) -> Hashable:
+def _make_identity(finding: Finding) -> Hashable:
     """Return all by which failures of one fingerprint can differ in what to fix."""
     failure = finding.failure
     if failure is None:
@@ -242,19 +245,19 @@ def _identity_of(finding: Finding) -> Hashable:
     )
 
 
-def _key_before_teardown(
+def _find_key_before_teardown(
     failure: TestFailure, earlier: Sequence[tuple[str, TestFailure]]
 ) -> str:
-    """Return the cause of a test's earlier failure if its teardown stumbles over the same thing."""
-    things = _things_named(failure)
+    """Return the key of an earlier failure that named the same thing; empty if none."""
+    things = _find_named_things(failure)
     for key, before in earlier:
-        if things & _things_named(before):
+        if things & _find_named_things(before):
             return key
     return ""
 
 
-def _things_named(failure: TestFailure) -> frozenset[str]:
-    """Return the names of files, hosts, attributes and so on that an exception is about."""
+def _find_named_things(failure: TestFailure) -> frozenset[str]:
+    """Return the names of the files, hosts, attributes that an exception is about."""
     raised = failure.exception
     if raised is None or raised.type in _CHECKS:
         return frozenset()
@@ -266,9 +269,9 @@ def _things_named(failure: TestFailure) -> frozenset[str]:
     return frozenset(names - _COMMON_NAMES)
 
 
-def recognise(found: Finding) -> Diagnosis | None:
+def recognise(finding: Finding) -> Diagnosis | None:
     """Return what to fix if a finding tells it; `None` if that is not known."""
-    failure = found.failure
+    failure = finding.failure
     if failure is None:
         return None
     raised = failure.exception
@@ -285,7 +288,7 @@ def recognise(found: Finding) -> Diagnosis | None:
     # Imported here, because most failures are assertions, which no table knows.
     from pytest_failure_taxonomy.taxonomy.recognition import ask_table
 
-    return ask_table(failure, found)
+    return ask_table(failure, finding)
 
 
 class _Members(NamedTuple):
@@ -303,7 +306,7 @@ class _Members(NamedTuple):
     """How many tests, files or else findings there are."""
 
 
-def _cause(
+def _make_cause(
     key: str,
     diagnosis: Diagnosis | None,
     findings: Sequence[Finding],
@@ -343,7 +346,7 @@ def _cause(
         kind = finding.reason, finding.kind
         counts[kind] = counts.get(kind, 0) + count
         fingerprints |= dict.fromkeys([finding.fingerprint, *finding.explains])
-        answers.append(_whether_retry_helps_one(finding, diagnosis, hung_at))
+        answers.append(_judge_retry(finding, diagnosis, hung_at))
     fingerprints.pop("", None)
     # Else a fingerprint is one already.
     if len(key) != 16 or key.strip("0123456789abcdef"):
@@ -355,7 +358,7 @@ def _cause(
     owner = (diagnosis and diagnosis.owner) or owner_of_most(failures)
     return Cause(
         key=key,
-        what=_sentence_of_cause(members, rootdir),
+        what=_describe_cause(members, rootdir),
         fix=None if diagnosis is None else diagnosis.fix,
         reason=reason,
         kind=most,
@@ -378,13 +381,13 @@ def _cause(
     )
 
 
-def in_order(causes: Iterable[Cause]) -> tuple[Cause, ...]:
-    """Return causes in the order in which they are shown; equal ones keep their order."""
-    return tuple(sorted(causes, key=_place_of_cause))
+def sort_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
+    """Return causes in the order in which they are shown; the sort is stable."""
+    return tuple(sorted(causes, key=_rank_cause))
 
 
-def _place_of_cause(cause: Cause) -> tuple[bool, int, int]:
-    """Return where a cause stands: what explains others, then what is new, then the biggest."""
+def _rank_cause(cause: Cause) -> tuple[bool, int, int]:
+    """Return the sort key: first what explains others, then the new, then the big."""
     explains_others = cause.kind.startswith(_FIRST) or cause.kind.endswith(".stalled")
     state = cause.history and cause.history.state
     return not explains_others, _STATES.index(state), -cause.count
@@ -394,38 +397,39 @@ def join_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
     """Return the causes of several runs, those of one key as one."""
     joined: dict[str, Cause] = {}
     for cause in causes:
-        known = joined.setdefault(cause.key, cause)
-        if known is cause:
+        earlier = joined.setdefault(cause.key, cause)
+        if earlier is cause:
             continue
         lists = {}
         for name in ("nodeids", "tests", "files", "fingerprints"):
-            both = (*getattr(known, name), *getattr(cause, name))
+            both = (*getattr(earlier, name), *getattr(cause, name))
             lists[name] = tuple(dict.fromkeys(both))
         joined[cause.key] = replace(
-            known,
-            retryable=whether_retry_helps((known.retryable, cause.retryable)),
-            count=known.count + cause.count,
-            unnamed=known.unnamed + cause.unnamed,
-            charge_to=one_charge((known.charge_to, cause.charge_to)),
-            history=known.history or cause.history,
-            proof=known.proof or cause.proof,
-            base=known.base or cause.base,
+            earlier,
+            retryable=whether_retry_helps((earlier.retryable, cause.retryable)),
+            count=earlier.count + cause.count,
+            unnamed=earlier.unnamed + cause.unnamed,
+            charge_to=one_charge((earlier.charge_to, cause.charge_to)),
+            history=earlier.history or cause.history,
+            proof=earlier.proof or cause.proof,
+            base=earlier.base or cause.base,
             **lists,
         )
-    return in_order(joined.values())
+    return sort_causes(joined.values())
 
 
-def action_of(
+def choose_action(
     causes: Iterable[Cause], kind: str, last_good_commit: str | None = None
 ) -> tuple[Cause, RecoveryAction]:
-    """Return the cause that is least easily recovered from, and the action that it takes.
+    """Return the cause that is hardest to recover from, and its recovery action.
 
-    Of equals it is the first one of the verdict's kind, if there is one.
+    Among equals, prefer the first cause of the verdict's kind.
     """
     firsts: dict[Hashable, Cause] = {}
     for cause in causes:
         firsts.setdefault((cause.failure_type, cause.retryable, cause.kind), cause)
     ranked = []
+    # The index decides between equals, so that causes are never compared.
     for index, cause in enumerate(firsts.values()):
         action = recovery_of_failure(
             cause.failure_type,
@@ -440,7 +444,7 @@ def action_of(
 
 
 def whether_retry_helps(answers: Iterable[bool | None]) -> bool | None:
-    """Tell whether the same run again can pass: only where nothing of it speaks against that."""
+    """Tell whether the same run again can pass: only if every answer says so."""
     answers = set(answers)
     if answers == {True}:
         return True
@@ -449,7 +453,7 @@ def whether_retry_helps(answers: Iterable[bool | None]) -> bool | None:
 
 def headline_of_run(causes: Sequence[Cause], run: evidence.RunEvidence) -> str:
     """Return in one line what failed: the only cause, or how many causes there are."""
-    failed = _failed_in_words(causes, run)
+    failed = _describe_counts(causes, run)
     first = causes[0]
     if len(causes) == 1:
         has_tests = first.tests or first.unnamed
@@ -460,26 +464,26 @@ def headline_of_run(causes: Sequence[Cause], run: evidence.RunEvidence) -> str:
     if not failed:
         if len(causes) > 2:
             return f"{first.what}, and {len(causes) - 1} more causes"
-        return f"{first.what}, {_joined(causes[1])}"
+        return f"{first.what}, {_word_joined_ending(causes[1])}"
     # Those that ended the whole run; with two causes, the tests failed of the other.
     endings = [
         cause for cause in causes if not (cause.tests or cause.files or cause.unnamed)
     ]
     headline = failed
     if len(endings) == 1:
-        headline = f"{failed}, {_joined(endings[0])}"
+        headline = f"{failed}, {_word_joined_ending(endings[0])}"
         if len(causes) == 2:
             return headline
     return f"{headline}, {counted(len(causes), 'cause')}"
 
 
-def _joined(ending: Cause) -> str:
+def _word_joined_ending(ending: Cause) -> str:
     """Return an ending to follow what else failed."""
     is_later = ending.kind.startswith(_LAST) or ending.kind.endswith(".stalled")
     return f"{'then' if is_later else 'and'} {ending.what}"
 
 
-def _failed_in_words(causes: Sequence[Cause], run: evidence.RunEvidence) -> str:
+def _describe_counts(causes: Sequence[Cause], run: evidence.RunEvidence) -> str:
     """Say how many tests failed, and how many files could not be collected."""
     nodeids: set[str] = set()
     collected: set[str] = set()
@@ -505,31 +509,33 @@ def _failed_in_words(causes: Sequence[Cause], run: evidence.RunEvidence) -> str:
     return ", ".join(parts)
 
 
-def _sentence_of_cause(members: _Members, rootdir: str) -> str:
+def _describe_cause(members: _Members, rootdir: str) -> str:
     """Return what is wrong, and where."""
-    found, sentence = members.findings[0], ""
+    finding, sentence = members.findings[0], ""
     if members.diagnosis is not None:
         sentence = members.diagnosis.what
     elif (
-        found.failure is not None
-        and not found.headline
-        and (found.nodeid or found.words)
+        finding.failure is not None
+        and not finding.headline
+        and (finding.nodeid or finding.words)
     ):
-        sentence = found.words[0] if found.words else _in_own_words(found.failure)
+        sentence = (
+            finding.words[0] if finding.words else _describe_failure(finding.failure)
+        )
         if len(members.files) > 1:  # which of them imported it first tells nothing
             sentence = re.sub(r", from [^()]{1,300}\)", ")", sentence)
     if not sentence:
-        return one_line(_in_words_of_the_kind(members), _MAX_ENDING)
+        return one_line(_describe_by_kind(members), _MAX_ENDING)
     if rootdir:
         sentence = sentence.replace(f"{rootdir.rstrip('/')}/", "")
-    where = _where(members, sentence)
+    where = _describe_places(members, sentence)
     if not where:
         return one_line(sentence, MAX_WHAT)
     words = one_line(sentence, max(_MAX_NAME, MAX_WHAT - len(where)))
     return f"{words.removesuffix('.')}: {where}"
 
 
-def _in_words_of_the_kind(members: _Members) -> str:
+def _describe_by_kind(members: _Members) -> str:
     """Return what happened in the words of its kind, with the name of the test."""
     finding = members.findings[0]
     kind = describe_kind(finding.kind, finding.reason)
@@ -537,13 +543,13 @@ def _in_words_of_the_kind(members: _Members) -> str:
     parts = [part for part in (kind.one, *finding.words[:1]) if part]
     words = finding.headline or ": ".join(parts)
     if members.shown > 1 and kind.many != kind.one:
-        return _in_words_of_many(members, words)
+        return _describe_many(members, words)
     if nodeid is None or nodeid in words:
         return words
     if "1 test " in words:
-        words = words.replace("1 test", _name_of(nodeid), 1)
+        words = words.replace("1 test", _shorten_name(nodeid), 1)
         if members.of_tests:
-            words += _place_in_words(_own_place(members.of_tests[0]))
+            words += _describe_place(_find_own_place(members.of_tests[0]))
         return words
     if not finding.kind.startswith("process."):
         return words
@@ -551,7 +557,7 @@ def _in_words_of_the_kind(members: _Members) -> str:
     return f"{head} while it ran {nodeid}{colon}{rest}"
 
 
-def _in_words_of_many(members: _Members, words: str) -> str:
+def _describe_many(members: _Members, words: str) -> str:
     """Return what happened several times, from the words for one of these times."""
     finding = members.findings[0]
     kind = describe_kind(finding.kind, finding.reason)
@@ -560,7 +566,7 @@ def _in_words_of_many(members: _Members, words: str) -> str:
         _, joint, test = words.partition(" while ")
         place = joint + test
     else:
-        where = _tests_in_words(members, "")
+        where = _describe_tests(members, "")
         if where and not where.startswith("first "):
             place = f": {where}"
     has_detail = words.startswith(kind.one)
@@ -568,18 +574,18 @@ def _in_words_of_many(members: _Members, words: str) -> str:
     return kind.phrase(members.shown) + detail + place
 
 
-def _where(members: _Members, sentence: str) -> str:
-    """Return what can't be imported, or where the tests failed, for `: ` to stand before."""
+def _describe_places(members: _Members, sentence: str) -> str:
+    """Return which files can't be imported or where tests failed, without the colon."""
     if members.files:
-        return _files_in_words(members, sentence)
+        return _describe_files(members, sentence)
     failure = members.findings[0].failure
     if isinstance(failure, RunError):
-        return _place_of_error(failure, sentence)
-    return _tests_in_words(members, sentence)
+        return _describe_error_place(failure, sentence)
+    return _describe_tests(members, sentence)
 
 
-def _place_of_error(error: RunError, sentence: str) -> str:
-    """Return the user's line that an error's words name, or the conftest that it is of."""
+def _describe_error_place(error: RunError, sentence: str) -> str:
+    """Return the user's line, or the conftest, that an error's message names."""
     if error.origin in ("internal", "plugin"):
         match = re.search(_OWN_PLACE, error.message)
         is_of_plugin = _BY_PLUGIN in error.message
@@ -594,10 +600,10 @@ def _place_of_error(error: RunError, sentence: str) -> str:
     if error.origin != "conftest" or match is None or match.group() in sentence:
         return ""
     file = match.group()
-    return f"{file} can't be imported{_import_in_words(error, file, sentence)}"
+    return f"{file} can't be imported{_describe_import(error, file, sentence)}"
 
 
-def _files_in_words(members: _Members, sentence: str) -> str:
+def _describe_files(members: _Members, sentence: str) -> str:
     """Return which files can't be imported, and how many tests failed beside them."""
     failure = members.findings[0].failure
     raised = None if failure is None else failure.exception
@@ -607,18 +613,18 @@ def _files_in_words(members: _Members, sentence: str) -> str:
     if count > 1 or members.tests or first.partition("::")[0] not in sentence:
         is_import = raised is not None and raised.type not in _REFUSALS
         how = "imported" if is_import and "::" not in first else "collected"
-        what = f"{count:,} test files"
+        subject = f"{count:,} test files"
         place = ""
         if count == 1:
-            what = shortened(first, _MAX_PATH)
-            place = _import_in_words(failure, first, sentence)
-        parts.append(f"{what} can't be {how}{place}")
+            subject = shortened(first, _MAX_PATH)
+            place = _describe_import(failure, first, sentence)
+        parts.append(f"{subject} can't be {how}{place}")
     if members.tests:
         parts.append(f"{counted(len(members.tests), 'test')} failed")
     return ", ".join(parts)
 
 
-def _import_in_words(failure: evidence.Failure | None, file: str, sentence: str) -> str:
+def _describe_import(failure: evidence.Failure | None, file: str, sentence: str) -> str:
     """Return the place in the user's code that a file's import came to, in brackets.
 
     Nothing is added if that is the file itself, or if the sentence names it.
@@ -627,7 +633,7 @@ def _import_in_words(failure: evidence.Failure | None, file: str, sentence: str)
     if isinstance(failure, CollectionFailure) and failure.location is not None:
         path = failure.location.path
         if path != file.partition("::")[0] and not _ELSEWHERE.match(path):
-            at = _place_in_words(failure.location)
+            at = _describe_place(failure.location)
     elif isinstance(failure, RunError):
         loaded = re.search(_LOADED_BY, failure.message)
         if loaded is not None:
@@ -635,22 +641,22 @@ def _import_in_words(failure: evidence.Failure | None, file: str, sentence: str)
     return "" if at.strip(" ()") in sentence else at
 
 
-def _tests_in_words(members: _Members, sentence: str) -> str:
-    """Return the fixture, or the function and the test, with the place where they failed."""
+def _describe_tests(members: _Members, sentence: str) -> str:
+    """Name the fixture, or the function and the test, that failed, with its place."""
     of_tests = members.of_tests
     if not of_tests:
         return ""
     first = of_tests[0]
-    at = _place_in_words(_own_place(first))
+    at = _describe_place(_find_own_place(first))
     if at.strip(" ()") in sentence:
         at = ""
-    if fixture := _fixture_in_words(of_tests, at):
+    if fixture := _describe_fixture(of_tests, at):
         return fixture
-    name = _name_of(first.nodeid)
+    name = _shorten_name(first.nodeid)
     is_one = len(members.tests) == 1 or not name  # a log may not say which
-    function = _function_of(first) if at else ""
+    function = _find_function(first) if at else ""
     if function and not is_one:
-        places = {_own_place(failure) for failure in of_tests}
+        places = {_find_own_place(failure) for failure in of_tests}
         if len(places) == 1:
             return f"{function}{at}"
     where = f"{name}{at}".strip()
@@ -659,8 +665,8 @@ def _tests_in_words(members: _Members, sentence: str) -> str:
     return where if is_one else f"first {where}"
 
 
-def _fixture_in_words(of_tests: Sequence[TestFailure], at: str) -> str:
-    """Return the fixture in which all of these tests failed, with its place; empty for none."""
+def _describe_fixture(of_tests: Sequence[TestFailure], at: str) -> str:
+    """Name the fixture in which all of these tests failed; empty if there is none."""
     raised = of_tests[0].exception
     if raised is None or raised.fixture is None:
         return ""
@@ -668,14 +674,14 @@ def _fixture_in_words(of_tests: Sequence[TestFailure], at: str) -> str:
     if None in fixtures:
         return ""
     if raised.fixture_place is not None:
-        at = _place_in_words(raised.fixture_place)
+        at = _describe_place(raised.fixture_place)
     return f"fixture {raised.fixture}{at}{and_more(len(fixtures) - 1)}"
 
 
-def _function_of(failure: TestFailure) -> str:
-    """Return the user's function that an exception comes from; empty if that is pytest's own."""
+def _find_function(failure: TestFailure) -> str:
+    """Return the user's function that raised an exception; empty if it is pytest's."""
     origin = failure.exception and failure.exception.origin
-    place = _own_place(failure)
+    place = _find_own_place(failure)
     if not origin or not place or origin.path.startswith("_pytest/"):
         return ""
     # Without a line of the user's the function is a library's, and the place the
@@ -685,8 +691,8 @@ def _function_of(failure: TestFailure) -> str:
 
 def _is_elsewhere(failure: TestFailure, function: str) -> bool:
     """Tell whether a function is neither the test nor in its file."""
-    place = _own_place(failure)
-    name = _name_of(failure.nodeid).partition("[")[0]
+    place = _find_own_place(failure)
+    name = _shorten_name(failure.nodeid).partition("[")[0]
     if place is None or function == name.replace("::", "."):
         return False
     return place.path not in (failure.nodeid.partition("::")[0], "")
@@ -700,20 +706,20 @@ _REFUSALS: Final = TYPES_OF_PYTEST | OUTCOMES | {PYTESTS_REFUSAL}
 """Types of exceptions that stop a collection and do not come from an import."""
 
 
-def _whether_retry_helps_one(
-    found: Finding, diagnosis: Diagnosis | None, hung_at: dict[Hashable, str | None]
+def _judge_retry(
+    finding: Finding, diagnosis: Diagnosis | None, hung_at: dict[Hashable, str | None]
 ) -> bool | None:
     """Return what a user's rule says, else what is known about the cause, or the kind.
 
     Args:
-        found: one of a cause's findings.
+        finding: one of a cause's findings.
         diagnosis: of that cause.
         hung_at: the tests that hung in the project's code, by the place; added to.
     """
-    failure = found.failure
-    said = failure.attributed if isinstance(failure, TestFailure) else None
-    if said is not None and said.retryable is not None:
-        return said.retryable
+    failure = finding.failure
+    attribution = failure.attributed if isinstance(failure, TestFailure) else None
+    if attribution is not None and attribution.retryable is not None:
+        return attribution.retryable
     # What a service answers to the next run, its exception doesn't tell.
     if diagnosis is not None and (
         diagnosis.retryable is not None
@@ -722,67 +728,69 @@ def _whether_retry_helps_one(
     ):
         return diagnosis.retryable
     raised = None if failure is None else failure.exception
-    if _difference_in_words(raised):
+    if _describe_difference(raised):
         return None
-    if found.retryable is not None:
-        return found.retryable
+    if finding.retryable is not None:
+        return finding.retryable
     frame = None if raised is None else raised.frame
     is_hung = (
-        found.kind == "test.timeout" and frame is not None and frame.owner == "project"
+        finding.kind == "test.timeout"
+        and frame is not None
+        and frame.owner == "project"
     )
-    if is_hung and hung_at.setdefault(frame, found.nodeid) != found.nodeid:
+    if is_hung and hung_at.setdefault(frame, finding.nodeid) != finding.nodeid:
         return None  # where another test hung, too: a loop without an end, perhaps
-    return describe_kind(found.kind, found.reason).retryable
+    return describe_kind(finding.kind, finding.reason).retryable
 
 
-def _in_own_words(failure: evidence.Failure) -> str:
-    """Return an unrecognised failure in its own words; a failed check needs no exception's name."""
-    said = failure.attributed if isinstance(failure, TestFailure) else None
-    if said is not None and said.source == "test" and said.detail:
-        return one_line(said.detail)
+def _describe_failure(failure: evidence.Failure) -> str:
+    """Return an unrecognised failure's message; of a failed check without its type."""
+    attribution = failure.attributed if isinstance(failure, TestFailure) else None
+    if attribution is not None and attribution.source == "test" and attribution.detail:
+        return one_line(attribution.detail)
     raised = failure.exception
-    words = one_line(failure.message) if raised is None else _words_of_exception(raised)
+    words = one_line(failure.message) if raised is None else _describe_exception(raised)
     for plain in _PLAIN:
         words = words.removeprefix(plain)
-    where = _fact_of(raised, "differs_at")
+    where = _get_fact(raised, "differs_at")
     if where and _ELIDED.search(words):
         words = where  # of the values themselves the words have only the beginning
-    difference = _difference_in_words(raised)
+    difference = _describe_difference(raised)
     return f"{difference}: {words}" if difference else words
 
 
-def _difference_in_words(raised: evidence.RaisedException | None) -> str:
-    """Say in what the sides of a failed assertion differ, where that may come and go."""
-    return _DIFFERS_IN.get(_fact_of(raised, "differs_in"), "")
+def _describe_difference(raised: evidence.RaisedException | None) -> str:
+    """Say in what the two sides of an assertion differ, if that may come and go."""
+    return _DIFFERS_IN.get(_get_fact(raised, "differs_in"), "")
 
 
-def _fact_of(raised: evidence.RaisedException | None, name: str) -> str:
+def _get_fact(raised: evidence.RaisedException | None, name: str) -> str:
     for fact in () if raised is None else raised.facts:
         if fact.name == name:
             return fact.text
     return ""
 
 
-def _words_of_exception(raised: evidence.RaisedException) -> str:
-    """Return what an exception says; a group's first one; or a bare assertion's line."""
+def _describe_exception(raised: evidence.RaisedException) -> str:
+    """Return an exception's message, a group's first, or a bare assertion's line."""
     if "builtins.BaseExceptionGroup" in raised.bases and raised.chain:
         leaf = raised.chain[0]
         name = leaf.bases[0].removeprefix("builtins.")
-        words = said_in_one_line(name, leaf.message, is_test=True)
+        words = quote_exception(name, leaf.message, is_test=True)
         count = re.search(r"\((\d+) sub-exceptions?\)", raised.message)
         of = f" of {count[1]}" if count else ""
         return f"{words} [{raised.type}{of}]"
     statement = raised.origin.text if raised.origin is not None else ""
     if not raised.message and statement.startswith("assert "):
         return one_line(statement)
-    return said_in_one_line(raised.type, raised.message, is_test=True)
+    return quote_exception(raised.type, raised.message, is_test=True)
 
 
-def _name_of(nodeid: str) -> str:
+def _shorten_name(nodeid: str) -> str:
     return shortened(nodeid.partition("::")[2] or nodeid, _MAX_NAME)
 
 
-def _own_place(failure: TestFailure) -> evidence.Location | None:
+def _find_own_place(failure: TestFailure) -> evidence.Location | None:
     """Return where a test failed in the user's own files, as far as that is known."""
     place = failure.location
     raised = failure.exception
@@ -823,21 +831,21 @@ def _own_place(failure: TestFailure) -> evidence.Location | None:
     )
 
 
-def _place_in_words(place: evidence.Location | None) -> str:
+def _describe_place(place: evidence.Location | None) -> str:
     if place is not None and len(place.path) > _MAX_PATH:
         end = place.path[-_MAX_PATH:]
         place = replace(place, path=f"…{end}")
-    return in_brackets(place)
+    return bracket_place(place)
 
 
-def _key_of(finding: Finding) -> str:
+def _make_key(finding: Finding) -> str:
     """Return what unrecognised failures that one change fixes have in common."""
     failure = finding.failure
     raised = None if failure is None else failure.exception
     if raised is not None:
         if isinstance(failure, TestFailure) and raised.fixture is not None:
-            return _key_of_fixture(raised, finding)
-        key = _key_in_foreign_code(raised)
+            return _make_fixture_key(raised, finding)
+        key = _make_refusal_key(raised)
         if key:
             return key
     if finding.fingerprint:
@@ -849,7 +857,7 @@ def _key_of(finding: Finding) -> str:
     return f"{finding.reason} {finding.kind} {nodeid or ''}"
 
 
-def _key_of_fixture(raised: evidence.RaisedException, finding: Finding) -> str:
+def _make_fixture_key(raised: evidence.RaisedException, finding: Finding) -> str:
     file = ""
     if raised.origin is not None:
         entry = raised.origin.entry.partition(": ")[0]
@@ -858,7 +866,7 @@ def _key_of_fixture(raised: evidence.RaisedException, finding: Finding) -> str:
     return f"fixture {raised.fixture} {file} {kind} {finding.reason}"
 
 
-def _key_in_foreign_code(raised: evidence.RaisedException) -> str:
+def _make_refusal_key(raised: evidence.RaisedException) -> str:
     """Return what refusals of one function have in common, whichever line calls it.
 
     Return an empty text for what the user's own code has raised, for checks that a

@@ -1,4 +1,4 @@
-"""Say whom a failure is charged to in a harness's score; that never decides whether a test passed.
+"""Say whom a harness's score charges a failure to, never whether a test passed.
 
 `data/charges.json` has the rows, each with the reason for its choice. It is no TOML,
 because every run that fails needs it, and such a run needs no parser of TOML else.
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
-from pytest_failure_taxonomy.taxonomy import judgement, packaged
+from pytest_failure_taxonomy.taxonomy import judgement, read_packaged
 
 _MODE_OF_CASE: Final = r"score [^:]*: (?:sut\.exception: (\w+)|(rubric\.\w+))"
 """What the error of a bench's case says of the first of its failure modes."""
@@ -32,7 +32,7 @@ def charges() -> list[dict[str, Any]]:
     `raised` and `callers`; what it does not name may be anything. The last one names
     nothing.
     """
-    rows: list[dict[str, Any]] = json.loads(packaged("charges.json"))
+    rows: list[dict[str, Any]] = json.loads(read_packaged("charges.json"))
     return rows
 
 
@@ -84,7 +84,7 @@ def charge_of_findings(
     is_simulated: bool = False,
     is_of_run: bool = False,
 ) -> judgement.ChargedTo | None:
-    """Return whom a cause is charged to: what a rule of the user's says, else the table.
+    """Return whom a cause is charged to, by a rule of the user's, else by the table.
 
     Args:
         findings: of the cause.
@@ -95,7 +95,7 @@ def charge_of_findings(
         is_of_run: another test or worker of the same run has taken or changed what was
             needed.
     """
-    seen = set()
+    cases = set()
     for finding in findings:
         exception = finding.failure and finding.failure.exception
         attributed = getattr(finding.failure, "attributed", None)
@@ -115,10 +115,10 @@ def charge_of_findings(
         callers = [fact.text for fact in facts if fact.name == "called_by"]
         charged = attributed and attributed.charge_to
         caller = "".join(callers)
-        seen.add((charged, finding.kind, finding.reason, raised, caller))
+        cases.add((charged, finding.kind, finding.reason, raised, caller))
     return one_charge(
         charged or charge_of(kind, reason, stage, owner, raised, caller)
-        for charged, kind, reason, raised, caller in seen
+        for charged, kind, reason, raised, caller in cases
     )
 
 
@@ -126,5 +126,5 @@ def one_charge(
     charges: Iterable[judgement.ChargedTo | None],
 ) -> judgement.ChargedTo | None:
     """Return one charge for several; `None` where none is known."""
-    told = {charge for charge in charges if charge is not None}
-    return told.pop() if len(told) == 1 else "ambiguous" if told else None
+    distinct = {charge for charge in charges if charge is not None}
+    return distinct.pop() if len(distinct) == 1 else "ambiguous" if distinct else None

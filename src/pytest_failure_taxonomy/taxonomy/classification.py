@@ -1,4 +1,4 @@
-"""Classify each failure by itself: its reason and kind, its failure type and its fingerprint.
+"""Classify each failure: its reason and kind, failure type and fingerprint.
 
 An exception is recognised by the dotted names of its class and base classes, which are
 made of `__module__` and `__qualname__`; a class is not always imported by that name. No
@@ -45,11 +45,13 @@ EXCEPTIONS: Final[Mapping[str, FailureType]] = MappingProxyType(
     {
         "builtins.SyntaxError": _BUILD,
         "builtins.ImportError": _BUILD,
-        "_pytest.fixtures.FixtureLookupError": _BUILD,  # ours: a test asks for what isn't there
+        # Ours: a test asks for what isn't there.
+        "_pytest.fixtures.FixtureLookupError": _BUILD,
         "builtins.AssertionError": _CHECK,
         "builtins.Failed": _CHECK,  # as pytest's own outcome calls itself
         "_pytest.outcomes.Failed": _CHECK,
-        "urllib.error.HTTPError": _CHECK,  # ours: a server answered, with another status
+        # Ours: a server answered, with another status.
+        "urllib.error.HTTPError": _CHECK,
     }
 )
 """The failure types of exception classes and their subclasses."""
@@ -87,16 +89,20 @@ def judge_test_failures(
     from pytest_failure_taxonomy.taxonomy.fingerprints import fingerprint_of
 
     of_subtests: dict[str, str] = {}
-    known: dict[str, FailureJudgement] = {}
+    by_fingerprint: dict[str, FailureJudgement] = {}
     judged = []
     for failure in failures:
-        said, timed_out = failure.attributed, is_timeout(failure)
-        kind = _kind_of(failure, timed_out=timed_out) if said is None else said.kind
+        attribution, timed_out = failure.attributed, is_timeout(failure)
+        kind = (
+            _kind_of(failure, timed_out=timed_out)
+            if attribution is None
+            else attribution.kind
+        )
         failure_type = _type_of_test_failure(failure, kind)
         if reads_text:
-            failure_type = _type_with_text(failure_type, failure)
-        if said is not None:
-            retryable = said.retryable
+            failure_type = _refine_type(failure_type, failure)
+        if attribution is not None:
+            retryable = attribution.retryable
         else:
             fails_again = failure_type in _LASTING and kind in PHASE_KINDS.values()
             retryable = False if fails_again else None
@@ -105,18 +111,18 @@ def judge_test_failures(
             fingerprint = fingerprint_of(failure, kind)
         if failure.part == "subtest":
             of_subtests.setdefault(failure.nodeid, fingerprint)
-        one = FailureJudgement(
-            reason=reason_of(kind) if said is None else said.reason,
+        ruling = FailureJudgement(
+            reason=reason_of(kind) if attribution is None else attribution.reason,
             kind=kind,
             failure_type=failure_type,
             retryable=retryable,
-            rule=None if said is None else said.rule,
+            rule=None if attribution is None else attribution.rule,
             timed_out=timed_out,
             fingerprint=fingerprint,
         )
         # One fingerprint has one judgement, as good as always.
-        alike = known.setdefault(fingerprint, one)
-        judged.append(alike if alike is one or alike == one else one)
+        alike = by_fingerprint.setdefault(fingerprint, ruling)
+        judged.append(alike if alike is ruling or alike == ruling else ruling)
     return tuple(judged)
 
 
@@ -134,7 +140,7 @@ def judge_collection_failures(
         else:
             failure_type = failure_type_of(failure.exception, collecting=True)
         if reads_text:
-            failure_type = _type_with_text(failure_type, failure)
+            failure_type = _refine_type(failure_type, failure)
         judged.append(
             FailureJudgement(
                 reason=reason_of("collection.error"),
@@ -154,20 +160,20 @@ def judge_run_error(error: evidence.RunError) -> FailureJudgement:
     """
     is_conftest = error.origin == "conftest"
     if error.exception is not None:
-        found: FailureType | None = failure_type_of(
+        failure_type: FailureType | None = failure_type_of(
             error.exception, collecting=is_conftest
         )
     else:
-        found = type_at_head(error.message)
+        failure_type = type_at_head(error.message)
     if is_conftest:
-        found = found or FailureType.BROKEN_BUILD
-    elif found is not FailureType.BROKEN_BUILD:
-        found = FailureType.UNKNOWN
+        failure_type = failure_type or FailureType.BROKEN_BUILD
+    elif failure_type is not FailureType.BROKEN_BUILD:
+        failure_type = FailureType.UNKNOWN
     kind = f"{error.origin}.error"
     return FailureJudgement(
         reason=reason_of(kind),
         kind=kind,
-        failure_type=found,
+        failure_type=failure_type,
     )
 
 
@@ -243,7 +249,7 @@ def failure_type_of(
 
 
 def type_at_head(text: str) -> FailureType | None:
-    """Return the failure type of the exceptions that a text's tracebacks name, if one is listed."""
+    """Return the failure type of the exceptions that a text's tracebacks name."""
     # Imported here, because most exceptions tell their type by their class.
     from pytest_failure_taxonomy.taxonomy.failure_text import failure_type_at_head
 
@@ -291,7 +297,7 @@ def _type_of_test_failure(failure: evidence.TestFailure, kind: str) -> FailureTy
     return type_at_head(failure.message) or by_kind
 
 
-def _type_with_text(
+def _refine_type(
     failure_type: FailureType, failure: evidence.FailureAtNode
 ) -> FailureType:
     """Return the failure type, by the failure's text where that says more.
@@ -309,17 +315,17 @@ def _type_with_text(
 
 
 def name_libraries(run: evidence.RunEvidence) -> evidence.RunEvidence:
-    """Return the run with what exceptions of well-known libraries mean, unless that is known.
+    """Attribute failures to the well-known libraries that raised their exceptions.
 
-    To be asked after the user's rules.
+    Call it after the user's rules: what they have attributed stays.
     """
     failures = list(run.failures)
     for index, failure in enumerate(failures):
         if failure.attributed is not None or failure.exception is None:
             continue
-        known = classify_exception(failure.exception, failure.traceback)
-        if known is not None:
-            reason, kind = known
+        classified = classify_exception(failure.exception, failure.traceback)
+        if classified is not None:
+            reason, kind = classified
             attributed = evidence.Attribution(
                 reason=reason,
                 kind=kind,
@@ -387,16 +393,16 @@ def _kind_of_library(
     tables = packaged_table("libraries")
     modules = [name.rpartition(".")[0] for name in names]
     # A class by itself says more than its module.
-    known = [
+    candidates = [
         *zip(map(kinds_by_exception().get, names), modules, strict=True),
         *zip(map(tables["modules"].get, modules), modules, strict=True),
     ]
-    seen = raised.message + traceback.replace("\\", "/")
-    for kind, module in known:
+    text = raised.message + traceback.replace("\\", "/")
+    for kind, module in candidates:
         if not kind or not is_voice_of_environment(raised.raiser, [module]):
             continue
-        texts = tables["only_within"].get(module, ("",))
-        if any(text in seen for text in texts):
+        wordings = tables["only_within"].get(module, ("",))
+        if any(wording in text for wording in wordings):
             return _kind_by_words(kind, raised.message)
     return None
 
@@ -437,7 +443,7 @@ _NEXT_COMMAND: Final = r"&&|\|\||[;|\n]"
 
 
 def git_subcommand(message: str) -> str | None:
-    """Return the sub-command of the git that a message says has failed, such as `clone`.
+    """Return the git sub-command that a message says has failed, such as `clone`.
 
     Args:
         message: of a `subprocess.CalledProcessError` or a `git.exc.CommandError`.
@@ -463,20 +469,21 @@ def git_subcommand(message: str) -> str | None:
 
 
 def _subcommand_in(words: Sequence[str], shells_left: int) -> str | None:
-    known = packaged_table("libraries")["command_lines"]
-    while words and (words[0] in known["prefixes"] or re.match(_ASSIGNMENT, words[0])):
+    tables = packaged_table("libraries")["command_lines"]
+    # Skip `sudo`, `env` and the like, and variables set for one command.
+    while words and (words[0] in tables["prefixes"] or re.match(_ASSIGNMENT, words[0])):
         words = words[1:]
     if not words:
         return None
     program = re.split(r"[/\\]", words[0])[-1]
-    if program in known["git"]:
+    if program in tables["git"]:
         is_value = False
         for word in words[1:]:
             if not is_value and not word.startswith("-"):
                 return word
-            is_value = not is_value and word in known["options_with_a_value"]
+            is_value = not is_value and word in tables["options_with_a_value"]
         return ""
-    if program in known["shells"] and shells_left:
+    if program in tables["shells"] and shells_left:
         for option, line in pairwise(words[1:]):
             if re.fullmatch("-[^-].*c|-c", option, re.DOTALL):
                 commands = _commands_in(line)

@@ -1,4 +1,4 @@
-"""Judge how a process ended that did not finish its session, or that no plugin has seen.
+"""Judge a process that ended before its session, or that no plugin has seen.
 
 What is inferred and not seen is `likely`, and what can't be told apart is named. The
 test that was in flight "was running when it died"; it never "caused" it.
@@ -20,16 +20,16 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     FailureReason,
     Finding,
     Stage,
-    finding,
     known_kinds,
+    make_finding,
     type_of_kind,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import (
+    bracket_place,
     counted,
+    find_left_threads,
     first_lines,
-    in_brackets,
-    left_threads,
     words_at,
     words_of_left,
     words_of_oom_kill,
@@ -83,7 +83,7 @@ from outside.
 
 
 def judge_death(run: evidence.RunEvidence) -> Finding:
-    """Say how a process that left its session unfinished ended, where, and what it was doing."""
+    """Say how and where a process ended before its session, and what it was doing."""
     died = _judge_end(run.exit)
     nodeid = died.nodeid
     headline = died.headline
@@ -105,7 +105,7 @@ def judge_death(run: evidence.RunEvidence) -> Finding:
     if not run.recorded and not run.is_pytest:  # words that fit any command
         deaths = packaged_table("exit_statuses")["deaths"]
         headline = deaths.get(died.kind, headline)
-    place = in_brackets(run.traces.location if run.traces else None)
+    place = bracket_place(run.traces.location if run.traces else None)
     return replace(
         died,
         detail=f"{died.detail}{left}{place}",
@@ -121,7 +121,7 @@ def _judge_end(end: evidence.ProcessExit) -> Finding:
     if end.code is not None:
         return _judge_exit(end)
     headline = "pytest died in an unknown way"
-    return finding(
+    return make_finding(
         "process.vanished",
         "report",
         "the end of the run was not recorded",
@@ -153,7 +153,7 @@ _MUCH_MEMORY: Final = 256 * 1024**2
 
 
 def _words_of_changes(kind: str, changes: Iterable[evidence.Change]) -> str:
-    """Name the test that made what a process may have died of: most memory, or a thread.
+    """Name the test that took most memory, or that left a thread running.
 
     Args:
         kind: of the death.
@@ -162,18 +162,18 @@ def _words_of_changes(kind: str, changes: Iterable[evidence.Change]) -> str:
     if kind in KILLED_BY:
         grown = [change for change in changes if change.what == "memory"]
         most = max(grown, key=lambda change: change.number, default=None)
-        # Without evidence that the memory ran out, a test needs a lot of it to be named.
+        # Without evidence that the memory ran out, a test must need a lot to be named.
         if most is None or (kind == "process.killed" and most.number < _MUCH_MEMORY):
             return ""
         return f"{most.nodeid}: {most.detail}"
     if kind != "process.exited":
         return ""
-    threads = [*map(words_of_left, left_threads(changes))]
+    threads = [*map(words_of_left, find_left_threads(changes))]
     return f"{threads[-1]}, was still running" if threads else ""
 
 
 def words_of_activity(activity: evidence.RunningActivity | None) -> str:
-    """Return what a process was doing outside of tests, to follow "while"; empty if unknown."""
+    """Return what a process was doing outside of tests, to follow "while"."""
     if activity is None:
         return ""
     if activity.name is None:
@@ -189,10 +189,10 @@ def _node_of(activity: evidence.RunningActivity | None) -> str | None:
 
 
 def _judge_exit(end: evidence.ProcessExit) -> Finding:
-    limit = used_up(end.limits, TEST_LIMIT_SHARE, of_test=True)
+    limit = find_used_limit(end.limits, TEST_LIMIT_SHARE, of_test=True)
     words = f"the process exited with code {end.code}"
     if limit is not None and end.code == TEST_LIMIT_EXIT_CODE:
-        return finding(
+        return make_finding(
             "test.timeout",
             limit.owner,
             f"{_limit_words(limit)}; {words}",
@@ -204,7 +204,7 @@ def _judge_exit(end: evidence.ProcessExit) -> Finding:
     if end.code == KILLED_EXIT_CODE and end.source != "watcher":
         return _judge_kill(end)
     words = f"{words} before the session had finished"
-    return finding("process.exited", end.source, words)
+    return make_finding("process.exited", end.source, words)
 
 
 def _judge_limit_or_signal(end: evidence.ProcessExit) -> Finding | None:
@@ -214,12 +214,12 @@ def _judge_limit_or_signal(end: evidence.ProcessExit) -> Finding | None:
     """
     if end.enforced_limit_seconds is not None:
         words = f"the limit of {end.enforced_limit_seconds:g} s was reached"
-        return finding("process.timeout", end.source, words)
+        return make_finding("process.timeout", end.source, words)
     if end.signal is not None:
         return _judge_signal(end, end.signal)
     if end.code not in (TIMEOUT_EXIT_CODE, KILLED_EXIT_CODE):
         return None
-    outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
+    outer = find_used_limit(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
     confidence: Confidence = "certain"
     if outer is None and end.code == TIMEOUT_EXIT_CODE:
         unmeasured = [limit for limit in end.limits if limit.elapsed_seconds is None]
@@ -229,7 +229,7 @@ def _judge_limit_or_signal(end: evidence.ProcessExit) -> Finding | None:
     if outer.elapsed_seconds is None:
         confidence = "likely"
     words = _limit_words(outer)
-    return finding("process.timeout", outer.owner, words, confidence=confidence)
+    return make_finding("process.timeout", outer.owner, words, confidence=confidence)
 
 
 def judge_late_death(
@@ -251,7 +251,7 @@ def judge_late_death(
         words = f"the process exited with code {end.code} {before}"
         if end.waited_for is not None:
             words += f"; {end.waited_for}, was still running"
-        return finding(
+        return make_finding(
             "exit_status.changed",
             end.source,
             words,
@@ -292,7 +292,7 @@ def _words_of_passed(counts: evidence.Counts) -> str:
 
 
 def _waits_for_thread(end: evidence.ProcessExit) -> bool:
-    """Tell whether a thread kept the process from ending until somebody else ended it."""
+    """Tell whether a thread kept the process alive until somebody else ended it."""
     late_seconds = end.late_seconds or 0.0
     return end.waited_for is not None and late_seconds >= LEAST_LATE_SECONDS
 
@@ -345,7 +345,7 @@ def judge_worker(worker: evidence.WorkerEnd) -> Finding:
     elif worker.signal == "SIGKILL" and worker.out_of_memory:
         reason = FailureReason.SANDBOX_ERROR
         is_likely = True
-    return finding(
+    return make_finding(
         kind,
         "xdist worker",
         _worker_words(worker, doing),
@@ -386,9 +386,9 @@ why."""
 
 
 def judge_stalls(run: evidence.RunEvidence) -> tuple[list[Finding], bool]:
-    """Return what was stalled when the run was ended, and if we ended it because of that.
+    """Return what was stalled when the run ended, and whether we ended it for that.
 
-    What worked was only long.
+    A test that still worked was only slow.
     """
     stalls = []
     for test in run.in_flight:
@@ -403,13 +403,15 @@ def judge_stalls(run: evidence.RunEvidence) -> tuple[list[Finding], bool]:
             )
     stalls += [*run.ended_tests, *run.stalls]
     findings = []
-    for seen in stalls:
-        if seen.stall.state != "busy":
-            how = words_of_stall(seen.stall, words_of_stalled_activity(seen))
-            what = "session" if seen.what == "controller" else seen.what
-            kind = f"{what}.stalled"
-            findings.append(_stall_finding(kind, seen.stall, how, nodeid=seen.nodeid))
-    return findings, any(seen.stall.is_ended for seen in stalls)
+    for stalled in stalls:
+        if stalled.stall.state != "busy":
+            how = words_of_stall(stalled.stall, words_of_stalled_activity(stalled))
+            subject = "session" if stalled.what == "controller" else stalled.what
+            kind = f"{subject}.stalled"
+            findings.append(
+                _stall_finding(kind, stalled.stall, how, nodeid=stalled.nodeid)
+            )
+    return findings, any(stalled.stall.is_ended for stalled in stalls)
 
 
 def _stall_finding(
@@ -420,7 +422,7 @@ def _stall_finding(
         lines.append(stall.stack)
     lines += [f"child process: {child}" for child in stall.children]
     is_certain = stall.is_ended and stall.state != "polling" and not stall.others_move
-    return finding(
+    return make_finding(
         kind,
         ENDED_AS_STALLED if stall.is_ended else "stall",
         "\n".join(lines),
@@ -461,7 +463,7 @@ def _worker_words(worker: evidence.WorkerEnd, doing: str) -> str:
     words = f"worker {worker.id} {how}{doing}"
     traces = worker.traces
     if traces is not None:
-        words += in_brackets(traces.location)
+        words += bracket_place(traces.location)
         if traces.stack:
             words += f"\n{first_lines(traces.stack)}"
     return words
@@ -478,10 +480,16 @@ def is_used_up(limit: evidence.TimeLimit | None) -> bool:
     return limit is not None and limit.share >= TEST_LIMIT_SHARE
 
 
-def used_up(
+def find_used_limit(
     limits: tuple[evidence.TimeLimit, ...], share: float, *, of_test: bool
 ) -> evidence.TimeLimit | None:
-    """Return the first limit of a test, or of the process, that had run for that share."""
+    """Return the first limit of which such a share had been used up, if any.
+
+    Args:
+        limits: in the order in which they are asked.
+        share: of the limit, 1 for all of it.
+        of_test: look at the limits of tests, not at those of the process.
+    """
     for limit in limits:
         if (limit.nodeid is not None) == of_test and limit.share >= share:
             return limit
@@ -490,20 +498,20 @@ def used_up(
 
 def _judge_signal(end: evidence.ProcessExit, signal: str) -> Finding:
     if signal == "SIGINT":  # it means that, whoever sent it
-        return finding("interrupt.keyboard", end.source, signal)
+        return make_finding("interrupt.keyboard", end.source, signal)
     if signal in CRASH_SIGNALS:
         headline = f"{known_kinds()['process.crashed'].one} ({signal})"
-        return finding("process.crashed", end.source, signal, headline=headline)
+        return make_finding("process.crashed", end.source, signal, headline=headline)
     if end.sender == "timeout":
-        return finding("process.timeout", end.source, f"{signal} from timeout")
-    outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
+        return make_finding("process.timeout", end.source, f"{signal} from timeout")
+    outer = find_used_limit(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
     if outer is not None:
         words = f"{signal}; {_limit_words(outer)}"
-        return finding("process.timeout", outer.owner, words, confidence="likely")
+        return make_finding("process.timeout", outer.owner, words, confidence="likely")
     if signal == "SIGKILL":
         return _judge_kill(end)
     sender = f" from {end.sender}" if end.sender else ""
-    return finding("process.terminated", end.source, f"{signal}{sender}")
+    return make_finding("process.terminated", end.source, f"{signal}{sender}")
 
 
 def _judge_kill(end: evidence.ProcessExit) -> Finding:
@@ -514,13 +522,15 @@ def _judge_kill(end: evidence.ProcessExit) -> Finding:
         kill = words_of_oom_kill(end.oom_kill)
         words = f"SIGKILL by the kernel's OOM killer: {kill}{last}"
         headline = f"{known_kinds()['process.oom'].one}: {kill}"
-        return finding("process.oom", "kernel log", words, headline=headline)
+        return make_finding("process.oom", "kernel log", words, headline=headline)
     if end.out_of_memory:
         words = "SIGKILL; the cgroup counts one more process killed for lack of memory"
         words = f"{words}{last}"
-        return finding("process.oom", "cgroup oom_kill", words, confidence="likely")
+        return make_finding(
+            "process.oom", "cgroup oom_kill", words, confidence="likely"
+        )
     words = end.signal or f"exit code {end.code}, which stands for SIGKILL"
-    return finding(
+    return make_finding(
         "process.killed",
         end.source,
         f"{words}{last}",
@@ -560,7 +570,7 @@ def judge_command(
         refusal: an error that must have stopped that pytest before it loaded a plugin.
     """
     if refusal is not None and code in _CODES_OF_REFUSALS:
-        yield finding(
+        yield make_finding(
             f"{refusal.origin}.error",
             "command and configuration",
             refusal.message,
@@ -585,7 +595,7 @@ def judge_command(
     if code == KILLED_EXIT_CODE:
         ambiguous = KILLED_BY
         headline = commands["deaths"]["process.killed"]
-    yield finding(
+    yield make_finding(
         kind,
         source,
         f"exit code {code}",
@@ -597,19 +607,19 @@ def judge_command(
 
 
 def judge_tool(run: evidence.RunEvidence) -> Iterator[Finding]:
-    """Yield that a command failed because of what a tool says, of tests or of containers.
+    """Yield that a command failed because of what a tool says, of tests or containers.
 
     Of a stage that is a tool's own work, such as the setup, the stage says it; but what
     the machine lacks counts in each, and so does what a service says. A script whose
     last command succeeded ran no tests where a shell had not found what runs them.
     """
-    told = run.tool_message
-    if told is None:
+    message = run.tool_message
+    if message is None:
         return
-    means, kind = meaning_of(told), kind_of_tool(told)
+    meaning, kind = meaning_of(message), kind_of_tool(message)
     code = run.exit.code
-    any_stage = means.get("any_stage", False)
-    though_tests_ran = means.get("though_tests_ran", False)
+    any_stage = meaning.get("any_stage", False)
+    though_tests_ran = meaning.get("though_tests_ran", False)
     if not (any_stage and though_tests_ran):
         is_agent = run.stage is Stage.AGENT_RUN
         is_of_machine = kind.startswith("sandbox.") and not is_agent
@@ -617,38 +627,38 @@ def judge_tool(run: evidence.RunEvidence) -> Iterator[Finding]:
         # An agent tries commands; by these codes it is the agent that never started.
         is_of_agent = is_agent and code in _NEVER_STARTED
         is_of_stage = is_of_machine or is_of_tests or is_of_agent or any_stage
-        if (told.tests_ran and not though_tests_ran) or not is_of_stage:
+        if (message.tests_ran and not though_tests_ran) or not is_of_stage:
             return
         if code in TIME_LIMIT_EXIT_CODES:
             return
-    is_runner = told.tool in packaged_table("tools")["runners"]
-    if code == 0 and not (is_runner and told.cause == "command"):
+    is_runner = message.tool in packaged_table("tools")["runners"]
+    if code == 0 and not (is_runner and message.cause == "command"):
         return
-    yield finding(
+    yield make_finding(
         kind,
         "output",
-        told.line.text,
+        message.line.text,
         confidence="likely",
-        headline=words_of_tool(told),
-        retryable=means.get("retryable"),
+        headline=words_of_tool(message),
+        retryable=meaning.get("retryable"),
         failure_type=type_of_kind(kind),
-        ambiguous=tuple(means.get("ambiguous", ())),
+        ambiguous=tuple(meaning.get("ambiguous", ())),
     )
 
 
-def kind_of_tool(told: evidence.ToolMessage) -> str:
+def kind_of_tool(message: evidence.ToolMessage) -> str:
     """Return the kind of what a tool says."""
-    if told.tool == "git":
+    if message.tool == "git":
         return "tool.git"
-    return str(meaning_of(told)["kind"].format(tool=told.tool))
+    return str(meaning_of(message)["kind"].format(tool=message.tool))
 
 
-def words_of_tool(told: evidence.ToolMessage) -> str:
+def words_of_tool(message: evidence.ToolMessage) -> str:
     """Say in a few words what a tool says that went wrong."""
-    name = told.tool
+    name = message.tool
     if name in ("docker", "podman"):
         name = name.capitalize()
-    return f"{name}: {meaning_of(told)['words']}"
+    return f"{name}: {meaning_of(message)['words']}"
 
 
 class ToolMeaning(TypedDict):
@@ -668,7 +678,7 @@ class ToolMeaning(TypedDict):
     """The kinds that it could be."""
 
 
-def meaning_of(told: evidence.ToolMessage) -> ToolMeaning:
+def meaning_of(message: evidence.ToolMessage) -> ToolMeaning:
     """Return what a tool's message means."""
-    meaning: ToolMeaning = packaged_table("tools")["causes"][told.cause]
+    meaning: ToolMeaning = packaged_table("tools")["causes"][message.cause]
     return meaning

@@ -175,7 +175,7 @@ class RaisedException:
 
 
 def public_name(name: str) -> str:
-    """Return a name without private modules, which some versions of a library have in it."""
+    """Return a name without the private modules that some library versions have."""
     return re.sub(r"\._[a-z]\w*(?=\.)", "", name) if "._" in name else name
 
 
@@ -250,7 +250,7 @@ class SeenMarker:
 
 @value
 class TestFailure:
-    """One failed report of one test; a test may have several (subtests, call and teardown)."""
+    """One failed report of a test, which may have several, such as of subtests."""
 
     __test__ = False
 
@@ -281,10 +281,10 @@ class TestFailure:
     worker: str | None = None
 
 
-def without_attempt(
+def drop_attempt(
     failures: Sequence[TestFailure], nodeid: str, worker: str | None
 ) -> list[TestFailure]:
-    """Return failures without the failed subtests of an attempt at a test by one process."""
+    """Return failures without the failed subtests of one process's attempt."""
     attempt = "subtest", nodeid, worker
     return [
         failure
@@ -293,7 +293,7 @@ def without_attempt(
     ]
 
 
-def in_order_of_selection(
+def sort_by_selection(
     failures: Sequence[TestFailure], selected: Sequence[str]
 ) -> tuple[TestFailure, ...]:
     """Return failures in the order in which their tests were selected.
@@ -379,8 +379,8 @@ class Stall:
     seconds: Seconds
     """How long it had made no progress."""
     where: str | None
-    """The innermost place that is known, such as `acquire (tests/test_x.py:6)`; `None` if it can't
-    be read."""
+    """The innermost place that is known, such as `acquire (tests/test_x.py:6)`; `None`
+    if it can't be read."""
     stack: str | None
     """What the threads were at, the one that stalled first; `None` if it can't be read;
     capped."""
@@ -455,7 +455,7 @@ class ProcessPeak:
 
 @value
 class MemorySeen:
-    """What `system.process.MemorySampler` saw of a run, in bytes; `None` where it is not known."""
+    """What `system.process.MemorySampler` saw of a run, in bytes; `None` if unknown."""
 
     at_ns: int = 0
     """When it looked last, on the monotonic clock; 0 for never."""
@@ -474,7 +474,9 @@ class MemorySeen:
     def peak_of(self, process_id: int | None) -> int | None:
         """Return the most resident memory that a process was seen to use."""
         peaks = (
-            each.peak_rss_bytes for each in self.processes if each.pid == process_id
+            process.peak_rss_bytes
+            for process in self.processes
+            if process.pid == process_id
         )
         return next(peaks, None)
 
@@ -527,8 +529,8 @@ class InFlightTest:
     stall: Stall | None = None
     """How it was stalled; `None` if it made progress, or if that was not checked."""
     output: str | None = None
-    """The end of its captured standard output and error; `None` if it wrote nothing, or if that is
-    not known."""
+    """The end of its captured standard output and error; `None` if it wrote nothing, or
+    if that is not known."""
     stack: str | None = None
     """The frames of the thread that crashed, the deepest first; `None` if none did."""
     location: Location | None = None
@@ -567,12 +569,12 @@ class Change:
     nodeid: str
     """Node id of the test."""
     what: Literal["forked", "thread", "child", "folder", "memory"]
-    """`forked` if it forked and the child returned into pytest, `thread` or `child` if it left one
-    running, `folder` if it left another working folder, `memory` if the peak grew by a tenth and by
-    64 MiB or more."""
+    """`forked` if it forked and the child returned into pytest, `thread` or `child` if
+    it left one running, `folder` if it left another working folder, `memory` if the
+    peak grew by a tenth and by 64 MiB or more."""
     detail: str
-    """The name of the thread, the command line of the child, the folder, or by how much the peak
-    grew."""
+    """The name of the thread, the command line of the child, the folder, or by how much
+    the peak grew."""
     number: int = 0
     """Of a thread that of `threading.get_native_id`, of a child its process id, of
     memory the bytes."""
@@ -621,9 +623,9 @@ class WorkerEnd:
 class Counts:
     """Counts of a run, in the words of pytest's last line.
 
-    `flaky`, `timed_out`, `crashed` and `collection_errors` count tests and nodes that are in
-    `passed`, `failed` or `errors` already. The judge needs only `flaky` of them; they are counted
-    for the report, as are `in_flight` and `not_run`.
+    `flaky`, `timed_out`, `crashed` and `collection_errors` count tests and nodes that
+    are in `passed`, `failed` or `errors` already. The judge needs only `flaky` of them;
+    they are counted for the report, as are `in_flight` and `not_run`.
     """
 
     collected: Count = 0
@@ -661,7 +663,7 @@ class Counts:
 
     @property
     def ran(self) -> int:
-        """How many results there were of tests that ran, in whichever way they ended."""
+        """How many results of tests that ran there were, whatever their outcome."""
         return self.passed + self.failed + self.xfailed + self.xpassed
 
 
@@ -704,7 +706,7 @@ class ProcessExit:
 
 @value
 class Unrecorded:
-    """What was counted and could not be written down: a full disk loses events, but no counts."""
+    """What was counted but not recorded: a full disk loses events, but no counts."""
 
     failures: int = 0
     collection_failures: int = 0
@@ -781,7 +783,8 @@ class ToolMessage:
     """What a tool or a shell says why a command has failed."""
 
     tool: str
-    """The tool, in lower case, the command that the shell could not run, or a service."""
+    """The tool, in lower case, the command that the shell could not run, or a
+    service."""
     cause: ToolCause
     line: OutputLine
     """Where it says so."""
@@ -792,7 +795,7 @@ class ToolMessage:
 
 @value
 class Output:
-    """The lines of a log that may say why its program failed, by what they are about."""
+    """The lines of a log that may say why its program failed, by their subject."""
 
     by_subject: Mapping[str, tuple[OutputLine, ...]]
     """By kind, such as `test.timeout`, or by the first word of kinds, such as
@@ -931,8 +934,10 @@ class RunEvidence:
 
     @property
     def forked(self) -> tuple[str, ...]:
-        """Tests whose forked child came back into pytest, so that what followed ran twice."""
-        return tuple([each.nodeid for each in self.changes if each.what == "forked"])
+        """Tests whose forked child returned into pytest, so that the rest ran twice."""
+        return tuple(
+            [change.nodeid for change in self.changes if change.what == "forked"]
+        )
 
 
 @value
@@ -974,7 +979,7 @@ module."""
 
 
 def python_options(line: str) -> str:
-    """Return the options that a command line of Python begins with, but those that run code."""
+    """Return the options of a Python command line, without those that run code."""
     begin = _HARMLESS.match(f"{line} ")
     return begin[0].rstrip() if begin else ""
 
@@ -984,7 +989,8 @@ class Surroundings:
     """What a run had besides its arguments, and a command that repeats it lacks."""
 
     variables: tuple[str, ...] = ()
-    """Names of the environment variables that were set and from which pytest takes options."""
+    """Names of the environment variables that were set and from which pytest takes
+    options."""
     cache: bool = True
     """Whether pytest's cache knows what has failed."""
     folder: str | None = None

@@ -91,12 +91,12 @@ def failure_type_at_head(text: str) -> FailureType | None:
 
 
 def _type_of_heads(heads: tuple[Head, ...]) -> FailureType | None:
-    """Return the failure type of exceptions that stand side by side, by their last names.
+    """Return the failure type of exceptions that stand side by side, by last name.
 
     A broken build comes before a failed check; `None` means that no exception is
     listed.
     """
-    types = {_types_of_names().get(head) for head in heads}
+    types = {_load_types().get(head) for head in heads}
     for failure_type in (FailureType.BROKEN_BUILD, FailureType.VERIFICATION_FAILED):
         if failure_type in types:
             return failure_type
@@ -104,7 +104,7 @@ def _type_of_heads(heads: tuple[Head, ...]) -> FailureType | None:
 
 
 @cache
-def _types_of_names() -> dict[str, FailureType]:
+def _load_types() -> dict[str, FailureType]:
     """Return what an exception tells whose name alone is known."""
     types: dict[str, FailureType] = {}
     for kind, names in packaged_table("phrases")["exceptions"].items():
@@ -139,7 +139,7 @@ def _type_of_text(text: str) -> FailureType:
 def _type_of_phrases(
     lowered: str, excerpt: _Excerpt, heads: tuple[Head, ...]
 ) -> FailureType:
-    """Search for the published phrases in their order, and for ours between and after."""
+    """Search for the published phrases in their order, and for ours in between."""
     published = _published_type(lowered)
     if published is FailureType.BROKEN_BUILD:
         return published
@@ -169,13 +169,13 @@ def _published_type(lowered: str) -> FailureType | None:
     # Most texts have none; these parts are fewer.
     if not any(part in lowered for part in tables["parts_of_published"]):
         return None
-    if _first_with_phrase(lowered) is None:
+    if _find_first_phrase(lowered) is None:
         return None
     false_friends = "|".join(tables["false_friends"])
-    return _first_with_phrase(re.sub(false_friends, " ", lowered, flags=re.MULTILINE))
+    return _find_first_phrase(re.sub(false_friends, " ", lowered, flags=re.MULTILINE))
 
 
-def _first_with_phrase(lowered: str) -> FailureType | None:
+def _find_first_phrase(lowered: str) -> FailureType | None:
     for failure_type, phrases in published_phrases():
         for phrase in phrases:
             if phrase in lowered:
@@ -196,12 +196,12 @@ class _Excerpt:
         self._words = frozenset(letters.split())
 
     def has(self, sort: str, number: int = 0) -> bool:
-        """Tell whether one of the patterns of a sort, or of a table of it, is in the text.
+        """Tell whether one of the patterns of a sort, or of its table, is in the text.
 
         It is searched only if the longest word of a pattern is in it as a whole word,
         preferably one that stands at neither end.
         """
-        in_lower_case, groups = _patterns(sort, number)
+        in_lower_case, groups = _load_patterns(sort, number)
         text = self._lowered if in_lower_case else self._text
         for word, patterns in groups:
             if word and word not in self._words:
@@ -209,7 +209,7 @@ class _Excerpt:
             for words, expression in patterns:
                 if words not in text:
                     continue
-                if not expression or _compiled(expression).search(text):
+                if not expression or _compile(expression).search(text):
                     return True
         return False
 
@@ -219,10 +219,12 @@ _Patterns = list[tuple[str, str]]
 
 
 @cache
-def _patterns(sort: str, number: int) -> tuple[bool, list[tuple[bytes, _Patterns]]]:
-    """Return patterns, grouped by a word that a text must contain, empty if there is none.
+def _load_patterns(
+    sort: str, number: int
+) -> tuple[bool, list[tuple[bytes, _Patterns]]]:
+    """Return whether patterns are in lower case, and the patterns by a needed word.
 
-    And whether they are written in lower case.
+    The word is empty for patterns that need none.
     """
     tables = packaged_table("phrases")
     table = tables[sort]
@@ -249,7 +251,7 @@ def _patterns(sort: str, number: int) -> tuple[bool, list[tuple[bytes, _Patterns
 
 
 @cache
-def _compiled(expression: str) -> re.Pattern[str]:
+def _compile(expression: str) -> re.Pattern[str]:
     # `re` finds a literal newline much faster than it tries `^` at each character.
     if expression.startswith("^"):
         expression = rf"\n{expression[1:]}"
@@ -401,7 +403,7 @@ class _Reader:
 
 
 def _prefix_length(line: str) -> int:
-    """Return the length of a timestamp, pytest's prefix and an exception group's frame."""
+    """Return the length of a timestamp, of pytest's prefix and of a group's frame."""
     prefix = _PREFIX.match(line)
     start = prefix.end() if prefix is not None else 0
     frame = _GROUP.match(line, start)

@@ -46,7 +46,7 @@ _Step = tuple[
 one."""
 
 
-def _file_name(match: re.Match[str]) -> str:
+def _replace_file_name(match: re.Match[str]) -> str:
     path = match.group().replace("\\", "/").lower()
     name = match[1]
     for part in packaged_table("fingerprints")["temporary"]:
@@ -55,13 +55,13 @@ def _file_name(match: re.Match[str]) -> str:
     return f"{VALUE}/{name}" if name else VALUE
 
 
-def _singular(match: re.Match[str]) -> str:
+def _make_singular(match: re.Match[str]) -> str:
     return re.sub(r"(?<!s)s(?= |$)", "", match.group())
 
 
 _FUNCTIONS: Final[Mapping[str, _Replacement]] = {
-    "file_name": _file_name,
-    "singular": _singular,
+    "file_name": _replace_file_name,
+    "singular": _make_singular,
 }
 
 _NAME: Final = re.compile(r"[A-Za-z_][\w.]{0,200}")  # in pytest's own tables, so cheap
@@ -85,11 +85,12 @@ def normalize_message(text: str, *, keeps_names: bool = False) -> str:
             lines.append(line)
     message = "\n".join(lines[:MAX_LINES])
     characters = frozenset(message)
-    for what, pattern, usual, needed in _steps():
+    for name, pattern, usual, needed in _load_steps():
+        # Most expressions need a sign that a message doesn't have.
         if needed and needed.isdisjoint(characters):
             continue
-        keeps = keeps_names and what.startswith("text in")
-        replacement = _unless_name if keeps else usual
+        keeps = keeps_names and name.startswith("text in")
+        replacement = _replace_unless_name if keeps else usual
         changed = pattern.sub(replacement, message)
         if changed != message:
             message = changed
@@ -100,7 +101,7 @@ def normalize_message(text: str, *, keeps_names: bool = False) -> str:
     return message
 
 
-def without_suggestion(message: str) -> str:
+def strip_suggestion(message: str) -> str:
     """Return what Python says of a name without advice, as that differs by version."""
     for start in packaged_table("fingerprints")["advice"]:
         message = message.partition(start)[0]
@@ -112,7 +113,7 @@ def without_suggestion(message: str) -> str:
 
 
 @cache
-def _steps() -> tuple[_Step, ...]:
+def _load_steps() -> tuple[_Step, ...]:
     """Return the substitutions, compiled when the first failure needs them."""
     steps: list[_Step] = []
     for row in packaged_table("fingerprints")["substitution"]:
@@ -124,7 +125,7 @@ def _steps() -> tuple[_Step, ...]:
     return tuple(steps)
 
 
-def _unless_name(match: re.Match[str]) -> str:
+def _replace_unless_name(match: re.Match[str]) -> str:
     quoted = match.group()
     if _NAME.fullmatch(quoted[1:-1]):
         return quoted
@@ -186,8 +187,8 @@ def fingerprint_of(failure: evidence.FailureAtNode, kind: str) -> str:
         function = names.partition("[")[0].replace("::", ".")
         place: tuple[str, ...] = (path, function, "", "", "")
     else:
-        words = _words_that_count(raised, kind, failure.nodeid)
-        place = _place_that_counts(raised, kind)
+        words = _select_words(raised, kind, failure.nodeid)
+        place = _select_place(raised, kind)
     return digest_of((VERSION, name, words, *place))
 
 
@@ -204,12 +205,12 @@ def title_of(failure: evidence.FailureAtNode) -> str:
     # pytest's own exceptions have neither a type nor a place that tells something.
     if raised is not None and raised.type not in TYPES_OF_PYTEST:
         head = f"{raised.type}: {head}" if head else raised.type
-        where = _place_in_title(raised.origin)
+        where = _describe_place(raised.origin)
     room = MAX_TITLE - len(where)
     return shortened(head, room) + where
 
 
-def _words_that_count(raised: evidence.RaisedException, kind: str, nodeid: str) -> str:
+def _select_words(raised: evidence.RaisedException, kind: str, nodeid: str) -> str:
     message = raised.message
     line = "" if raised.origin is None else raised.origin.text
     if raised.type in _WORDLESS or kind == _TIMEOUT:
@@ -223,13 +224,13 @@ def _words_that_count(raised: evidence.RaisedException, kind: str, nodeid: str) 
     elif raised.type not in _NAMING:
         words = normalize_message(message)
         if is_raised_here and "[" in nodeid:
-            return _without_parameters(words, line, nodeid)
+            return _remove_parameters(words, line, nodeid)
         return words
-    return normalize_message(without_suggestion(message), keeps_names=True)
+    return normalize_message(strip_suggestion(message), keeps_names=True)
 
 
-def _place_that_counts(raised: evidence.RaisedException, kind: str) -> tuple[str, ...]:
-    """Return path, function, text, entry and leaf if they count; one empty text for none."""
+def _select_place(raised: evidence.RaisedException, kind: str) -> tuple[str, ...]:
+    """Return path, function, text, entry and leaf, as far as they count."""
     place = raised.origin
     if place is None or raised.type == FIXTURE_ERROR:
         return ("",)
@@ -256,7 +257,7 @@ _MISSING: Final = ("No module named", "cannot import name")
 
 
 def is_test_code(path: str) -> bool:
-    """Tell by its name whether a file is part of the tests, a helper of theirs included."""
+    """Tell by its name whether a file is part of the tests or a helper of theirs."""
     *folders, name = path.split("/")
     return (
         name.startswith("test_")
@@ -266,7 +267,7 @@ def is_test_code(path: str) -> bool:
     )
 
 
-def _place_in_title(place: evidence.OriginPlace | None) -> str:
+def _describe_place(place: evidence.OriginPlace | None) -> str:
     if place is None:
         return ""
     where = place.path
@@ -277,7 +278,7 @@ def _place_in_title(place: evidence.OriginPlace | None) -> str:
     return f" ({where})"
 
 
-def _without_parameters(message: str, text: str, nodeid: str) -> str:
+def _remove_parameters(message: str, text: str, nodeid: str) -> str:
     """Take the parameters of a test out of a message that its own line makes of them.
 
     Words that are written in that line are no values, whatever the parameters are.
@@ -302,7 +303,7 @@ def _without_parameters(message: str, text: str, nodeid: str) -> str:
 def group_failures(
     run: evidence.RunEvidence, judged: judgement.Judgement
 ) -> tuple[judgement.Group, ...]:
-    """Gather the failures of one fingerprint: biggest group first, then the first failed.
+    """Group the failures by fingerprint: biggest group first, then the first failed.
 
     A test that failed only because its subtests did is not counted beside them.
 
@@ -321,11 +322,11 @@ def group_failures(
     judgements = [*judged.failures, *judged.collection_failures]
     members: dict[str, list[_Member]] = {}
     for member in zip(failures, judgements, strict=True):
-        seen, ruling = member
-        is_sum = isinstance(seen, evidence.TestFailure) and seen.part == "sum"
-        if not is_sum or seen.nodeid not in with_subtests:
+        failed, ruling = member
+        is_sum = isinstance(failed, evidence.TestFailure) and failed.part == "sum"
+        if not is_sum or failed.nodeid not in with_subtests:
             members.setdefault(ruling.fingerprint, []).append(member)
-    groups = [_group(fingerprint, alike) for fingerprint, alike in members.items()]
+    groups = [_make_group(fingerprint, alike) for fingerprint, alike in members.items()]
     return tuple(
         sorted(
             groups,
@@ -341,7 +342,7 @@ _Member = tuple[
 ]
 
 
-def _group(fingerprint: str, members: list[_Member]) -> judgement.Group:
+def _make_group(fingerprint: str, members: list[_Member]) -> judgement.Group:
     failures = [failure for failure, _ in members]
     kinds = [(ruling.reason, ruling.kind) for _, ruling in members]
     # Of equals, the first.

@@ -1,6 +1,6 @@
-"""The judge: from the evidence of a run to the reasons that hold and the one that is primary.
+"""The judge: from the evidence of a run to its reasons and the primary one.
 
-There is no second place that decides. Each `_from_…` below looks at one sort of
+There is no second place that decides. Each `_judge_…` below looks at one sort of
 evidence and yields what it found; that is grouped by reason and kind and sorted by
 precedence.
 """
@@ -14,7 +14,7 @@ from typing import Final
 
 from pytest_failure_taxonomy.taxonomy import deaths, words
 from pytest_failure_taxonomy.taxonomy.causes import (
-    action_of,
+    choose_action,
     gather_causes,
     headline_of_run,
     join_causes,
@@ -54,10 +54,10 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     Judgement,
     Stage,
     Verdict,
-    finding,
     kind_of_stage,
     known_kinds,
-    marked_finding,
+    make_finding,
+    make_marker_finding,
     owner_of_most,
     type_of_kind,
 )
@@ -98,53 +98,56 @@ def judge(run: RunEvidence) -> Judgement:
     that does not start is SANDBOX_ERROR in any stage. A green run has none either,
     whatever the recorder has made of its tests.
     """
-    judged = _judge_each(run)
-    found = _findings(run, judged)
-    if found and _is_green(run):
+    judged = _judge_failures(run)
+    findings = _collect_findings(run, judged)
+    # A green run contradicts its findings, so they are our faults and no reasons.
+    if findings and _is_green(run):
         note = "pytest ended with exit code 0, so this is no verdict"
-        causes = _causes_of(found, run)
+        causes = _gather_causes(findings, run)
         faults = [f"{note}: {cause.what} ({cause.kind})" for cause in causes]
         return replace(judged, faults=tuple(faults))
-    if run.output is not None and not found:
-        found += _from_skips(run)
+    if run.output is not None and not findings:
+        findings += _judge_skips(run)
     marker = run.marker
-    if marker is not None and (found or run.exit.code is None):
+    if marker is not None and (findings or run.exit.code is None):
         # What an agent says of its own run is no hearsay: its exit code says less.
         is_own = run.stage is Stage.AGENT_RUN and not run.is_pytest
-        found.append(
-            marked_finding(marker.name, marker.reason, is_hearsay=not is_own),
+        findings.append(
+            make_marker_finding(marker.name, marker.reason, is_hearsay=not is_own),
         )
     notes = [*judged.notes]
-    if _is_failed_baseline(run, judged, found):
-        found = [each for each in found if each.reason in _ENVIRONMENT_REASONS]
-        if not found and not run.counts.ran:
+    if _is_failed_baseline(run, judged, findings):
+        findings = [
+            finding for finding in findings if finding.reason in _ENVIRONMENT_REASONS
+        ]
+        if not findings and not run.counts.ran:
             code = f"exit code {run.exit.code} counts as a failing baseline"
             notes.append(f"baseline: no test ran, yet {code}")
     if run.uncounted:
         notes.append(words.words_of_uncounted(run.uncounted))
-    held = _held(found)
+    reasons = _group_by_reason(findings)
     # The verdict is the first reason that was seen, not only told.
-    seen = [reason for reason in held if not reason.findings[0].is_hearsay]
-    primary = _leading(seen or held, run)
-    causes = _causes_of(found, run)
+    observed = [reason for reason in reasons if not reason.findings[0].is_hearsay]
+    primary = _choose_primary(observed or reasons, run)
+    causes = _gather_causes(findings, run)
     verdict = None
     lines: tuple[OutputLine, ...] = ()
     if primary is not None:
         if run.output is not None:
-            reasons = [primary, *held]
-            lines = _lines_about(reasons, run.output, is_finished=run.finished)
-        verdict = _verdict(primary, causes, run, lines)
+            relevant = [primary, *reasons]
+            lines = _select_lines(relevant, run.output, is_finished=run.finished)
+        verdict = _make_verdict(primary, causes, run, lines)
     return replace(
         judged,
         verdict=verdict,
-        reasons=held,
+        reasons=reasons,
         causes=causes,
         lines=lines,
         notes=tuple(notes),
     )
 
 
-def _judge_each(run: RunEvidence) -> Judgement:
+def _judge_failures(run: RunEvidence) -> Judgement:
     """Return the judgement of each failure by itself, and the groups of alike ones."""
     is_log = run.output is not None
     collection_failures: tuple[FailureJudgement, ...] = ()
@@ -168,7 +171,7 @@ def _judge_each(run: RunEvidence) -> Judgement:
 
 
 def _is_failed_baseline(
-    run: RunEvidence, judged: Judgement, found: Sequence[Finding]
+    run: RunEvidence, judged: Judgement, findings: Sequence[Finding]
 ) -> bool:
     """Tell whether a baseline came to its end and failed, as its task wants it to."""
     return (
@@ -177,68 +180,70 @@ def _is_failed_baseline(
         and run.exit.code is not None
         and judged.exit_reason is None
         and not _was_interrupted(run)
-        and all(finding.kind != "stage.timeout" for finding in found)
+        and all(finding.kind != "stage.timeout" for finding in findings)
     )
 
 
-def _held(found: Sequence[Finding]) -> tuple[HeldReason, ...]:
-    """Gather findings by reason and kind, in an order that doesn't depend on who was first.
+def _group_by_reason(findings: Sequence[Finding]) -> tuple[HeldReason, ...]:
+    """Group findings by reason and kind, in an order that doesn't depend on workers.
 
-    That is by precedence, then by how many tests it was found on, then by the table of
-    kinds.
+    Sort by precedence, then by how many tests are affected, then by the table of kinds.
     """
     grouped: dict[tuple[FailureReason, str], list[Finding]] = {}
-    for one in found:
-        grouped.setdefault((one.reason, one.kind), []).append(one)
-    held = []
-    for (reason, kind), findings in grouped.items():
+    for finding in findings:
+        grouped.setdefault((finding.reason, finding.kind), []).append(finding)
+    reasons = []
+    for (reason, kind), members in grouped.items():
         nodeids: dict[str, None] = {}
         count = 0
-        for one in findings:
-            if one.nodeid is None:
-                count += one.count
+        for finding in members:
+            if finding.nodeid is None:
+                count += finding.count
             else:
-                nodeids[one.nodeid] = None
+                nodeids[finding.nodeid] = None
         # A test fails once, however many of its subtests do. But two workers can die on
         # one test.
         count += len(nodeids)
         if kind == "worker.crashed":
-            count = len(findings)
-        held.append(
+            count = len(members)
+        reasons.append(
             HeldReason(
                 reason=reason,
                 kind=kind,
-                findings=tuple(findings),
+                findings=tuple(members),
                 nodeids=tuple(nodeids),
                 count=count,
             )
         )
     kinds = [*known_kinds()]
 
-    def place(reason: HeldReason) -> tuple[int, int, int, str]:
+    def rank_reason(reason: HeldReason) -> tuple[int, int, int, str]:
         # Unknown kinds follow by their names.
         rank = kinds.index(reason.kind) if reason.kind in kinds else len(kinds)
         return reason.reason.precedence, -reason.count, rank, reason.kind
 
-    return tuple(sorted(held, key=place))
+    return tuple(sorted(reasons, key=rank_reason))
 
 
-def _leading(held: Sequence[HeldReason], run: RunEvidence) -> HeldReason | None:
+def _choose_primary(
+    reasons: Sequence[HeldReason], run: RunEvidence
+) -> HeldReason | None:
     """Return the reason of the run: the first one, with one exception.
 
     A service or a tool that failed only the smaller part of the failed tests is not
     what the run failed of: then the other tests lead.
     """
     tests_lead = next(
-        (each for each in held if each.reason is FailureReason.TESTS_FAILED), None
+        (reason for reason in reasons if reason.reason is FailureReason.TESTS_FAILED),
+        None,
     )
     if tests_lead is None:
-        return next(iter(held), None)
+        return next(iter(reasons), None)
     failed = {failure.nodeid for failure in run.failures}
-    for reason in held:
+    for reason in reasons:
         of_service = [
             finding.nodeid
-            for other in held
+            for other in reasons
             if other.reason is reason.reason
             for finding in other.findings
         ]
@@ -252,8 +257,8 @@ def _leading(held: Sequence[HeldReason], run: RunEvidence) -> HeldReason | None:
     return tests_lead
 
 
-def _lines_about(
-    held: Sequence[HeldReason], output: Output, *, is_finished: bool
+def _select_lines(
+    reasons: Sequence[HeldReason], output: Output, *, is_finished: bool
 ) -> tuple[OutputLine, ...]:
     """Return the lines of a log that speak for reasons, by number.
 
@@ -261,7 +266,7 @@ def _lines_about(
     ends that ends before its program did.
     """
     chosen: dict[int, OutputLine] = {}
-    for reason in held:
+    for reason in reasons:
         for line in output.lines_about(reason.kind):
             if len(chosen) < MAX_LINES - 1:  # room for the summary
                 chosen.setdefault(line.number, line)
@@ -273,14 +278,16 @@ def _lines_about(
     return tuple([chosen[number] for number in sorted(chosen)])
 
 
-def _causes_of(found: Sequence[Finding], run: RunEvidence) -> tuple[Cause, ...]:
+def _gather_causes(findings: Sequence[Finding], run: RunEvidence) -> tuple[Cause, ...]:
     if not run.settled_causes:
-        return gather_causes(found, run.stage, run.rootdir)
-    settled = {id(each) for each in run.settled}
+        return gather_causes(findings, run.stage, run.rootdir)
+    settled = {id(finding) for finding in run.settled}
     causes = gather_causes(
-        (each for each in found if id(each) not in settled), run.stage, run.rootdir
+        (finding for finding in findings if id(finding) not in settled),
+        run.stage,
+        run.rootdir,
     )
-    kinds = {each.kind for each in found}
+    kinds = {finding.kind for finding in findings}
     before = [
         cause
         for cause in run.settled_causes
@@ -290,14 +297,14 @@ def _causes_of(found: Sequence[Finding], run: RunEvidence) -> tuple[Cause, ...]:
     return join_causes((*before, *causes))
 
 
-def _verdict(
+def _make_verdict(
     primary: HeldReason,
     causes: Sequence[Cause],
     run: RunEvidence,
     lines: Sequence[OutputLine],
 ) -> Verdict:
     first = primary.findings[0]
-    least, action = action_of(causes, primary.kind)
+    least, action = choose_action(causes, primary.kind)
     failure_type = least.failure_type
     if failure_type is FailureType.UNKNOWN:
         # Words are searched only where nothing is known that has a name.
@@ -309,10 +316,10 @@ def _verdict(
         else:
             failure_type = type_at_head(text) or failure_type
     evidence = []
-    for found in primary.findings[:MAX_EVIDENCE]:
-        is_named = found.nodeid is None or found.nodeid in found.detail
-        detail = found.detail if is_named else f"{found.nodeid}: {found.detail}"
-        evidence.append(Evidence(source=found.source, detail=detail))
+    for finding in primary.findings[:MAX_EVIDENCE]:
+        is_named = finding.nodeid is None or finding.nodeid in finding.detail
+        detail = finding.detail if is_named else f"{finding.nodeid}: {finding.detail}"
+        evidence.append(Evidence(source=finding.source, detail=detail))
     # What the threads were at, where the end of the process is the verdict.
     is_death = first.kind.startswith("process.")
     if run.exit.stacks and (
@@ -334,7 +341,7 @@ def _verdict(
         nodeid=next(iter(least.nodeids), None),
         evidence=tuple(evidence),
         ambiguous=first.ambiguous,
-        owner=owner_of_most([each.failure for each in primary.findings]),
+        owner=owner_of_most([finding.failure for finding in primary.findings]),
         charge_to=one_charge([cause.charge_to for cause in causes]),
     )
 
@@ -352,7 +359,7 @@ def _whether_retry_helps(causes: Sequence[Cause], run: RunEvidence) -> bool | No
 
 
 def _is_green(run: RunEvidence) -> bool:
-    """Tell whether pytest came to its end with exit code 0, and left nothing undone or broken.
+    """Tell whether pytest ended with exit code 0 and left nothing undone or broken.
 
     Then no test has failed for good: pytest itself, or a plugin of the user's, has said
     so.
@@ -376,34 +383,34 @@ def _is_green(run: RunEvidence) -> bool:
     )
 
 
-def _from_tests(
-    run: RunEvidence, judged: Judgement, told: Mapping[int, WorkerEnd]
+def _judge_tests(
+    run: RunEvidence, judged: Judgement, worker_ends: Mapping[int, WorkerEnd]
 ) -> Iterator[Finding]:
     """Yield what failed in tests, and the ends of the workers that ran them."""
-    for index, (failure, one) in enumerate(
+    for index, (failure, ruling) in enumerate(
         zip(run.failures, judged.failures, strict=True)
     ):
-        if index in told:
+        if index in worker_ends:
             continue
         yield Finding(
-            reason=one.reason,
-            kind=one.kind,
+            reason=ruling.reason,
+            kind=ruling.kind,
             source="test report",
             detail=f"{failure.phase} failed: {failure.message}",
             nodeid=failure.nodeid or None,
-            retryable=one.retryable,
-            failure_type=one.failure_type,
-            headline=_headline_of(failure, one.kind),
+            retryable=ruling.retryable,
+            failure_type=ruling.failure_type,
+            headline=_describe_failure(failure, ruling.kind),
             words=words.words_of_test_failure(failure),
             failure=failure,
-            fingerprint=one.fingerprint,
+            fingerprint=ruling.fingerprint,
         )
     for failure in run.failures:
         if failure.marker is not None:
-            yield marked_finding(
+            yield make_marker_finding(
                 failure.marker.name, failure.marker.reason, failure.nodeid
             )
-    places = {id(worker): index for index, worker in told.items()}
+    places = {id(worker): index for index, worker in worker_ends.items()}
     for worker in run.workers:
         if worker.ending not in ("died", "interrupted"):  # an exit is told as that
             continue
@@ -421,7 +428,7 @@ def _from_tests(
         yield ended
 
 
-def _told_by_workers(run: RunEvidence) -> dict[int, WorkerEnd]:
+def _match_worker_ends(run: RunEvidence) -> dict[int, WorkerEnd]:
     """Return by their places the failures that the ends of workers tell, one each.
 
     xdist reports the test of a worker that got a Ctrl+C as crashed, too.
@@ -433,19 +440,20 @@ def _told_by_workers(run: RunEvidence) -> dict[int, WorkerEnd]:
         if worker.ending in ("died", "interrupted")
         or (worker.ending == "exited" and has_exited)
     ]
-    told = {}
+    worker_ends = {}
     for index, failure in enumerate(run.failures):
         if failure.crashed and failure.attributed is None:
             of_test = [worker for worker in ends if worker.crashed_on == failure.nodeid]
             if of_test:
-                told[index] = min(
+                # Two workers may die on one test; prefer the one that the failure names.
+                worker_ends[index] = min(
                     of_test, key=lambda worker: worker.id != failure.worker
                 )
-                ends.remove(told[index])
-    return told
+                ends.remove(worker_ends[index])
+    return worker_ends
 
 
-def _headline_of(failure: TestFailure, kind: str) -> str | None:
+def _describe_failure(failure: TestFailure, kind: str) -> str | None:
     """Return what names the cause of one failed test better than its kind does."""
     if kind == "test.timeout":
         if failure.limit is not None:
@@ -461,22 +469,22 @@ def _headline_of(failure: TestFailure, kind: str) -> str | None:
     return None
 
 
-def _from_outside_of_tests(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
-    """Yield what could not be collected, and the errors of pytest, of conftests and of plugins."""
-    for failed, one in zip(
+def _judge_errors(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
+    """Yield collection errors, and the errors of pytest, conftests and plugins."""
+    for failed, ruling in zip(
         run.collection_failures, judged.collection_failures, strict=True
     ):
-        yield finding(
-            one.kind,
+        yield make_finding(
+            ruling.kind,
             "collection report",
             failed.message,
             nodeid=failed.nodeid or None,
-            failure_type=one.failure_type,
+            failure_type=ruling.failure_type,
             words=words.words_of_collection_failure(failed),
             failure=failed,
-            fingerprint=one.fingerprint,
+            fingerprint=ruling.fingerprint,
         )
-    for error, one_error in zip(run.errors, judged.errors, strict=True):
+    for error, error_ruling in zip(run.errors, judged.errors, strict=True):
         # xdist's controller asserts that a worker that is done has run all of its
         # tests, looks for one that has never come to its tests, and writes to workers
         # that are gone. All of that follows where something else had ended a worker's
@@ -486,18 +494,18 @@ def _from_outside_of_tests(run: RunEvidence, judged: Judgement) -> Iterator[Find
             or any(not _OF_XDIST.search(other.message) for other in run.errors)
         ):
             continue
-        yield finding(
-            one_error.kind,
+        yield make_finding(
+            error_ruling.kind,
             f"{error.origin} error",
             error.message,
-            failure_type=one_error.failure_type,
+            failure_type=error_ruling.failure_type,
             words=words.words_of_run_error(error),
             failure=error,
         )
 
 
-def _from_session(
-    run: RunEvidence, judged: Judgement, told: Mapping[int, WorkerEnd]
+def _judge_session(
+    run: RunEvidence, judged: Judgement, worker_ends: Mapping[int, WorkerEnd]
 ) -> Iterator[Finding]:
     """Yield what ended the session, and what is known of it by its count alone."""
     if run.mismatch is not None:
@@ -507,14 +515,14 @@ def _from_session(
             text_of_mismatch,
         )
 
-        yield finding(
+        yield make_finding(
             "collection.mismatch",
             "xdist",
             text_of_mismatch(run.mismatch),
             headline=headline_of_mismatch(run.mismatch),
         )
     if run.should_fail.startswith(_SESSION_LIMIT):
-        yield finding("session.timeout", "session.shouldfail", run.should_fail)
+        yield make_finding("session.timeout", "session.shouldfail", run.should_fail)
     running = run.in_flight[0].nodeid if run.in_flight else None
     endings = {worker.ending for worker in run.workers}
     # What pytest stops for: `-x`, a collection error, a crash.
@@ -537,10 +545,10 @@ def _from_session(
         nodeid = running if kind == "interrupt.keyboard" else None
         explains = tuple(
             judged.failures[index].fingerprint
-            for index, worker in told.items()
+            for index, worker in worker_ends.items()
             if worker.ending == "exited" and kind == "interrupt.exit"
         )
-        yield finding(
+        yield make_finding(
             kind,
             "session",
             stop.message or stop.exception,
@@ -557,7 +565,7 @@ def _from_session(
     ):
         if count:
             detail = f"{count} counted, but what happened could not be recorded"
-            yield finding(
+            yield make_finding(
                 kind,
                 "record",
                 detail,
@@ -581,70 +589,74 @@ def _interruption_kind(stop: Interruption) -> str:
     return "interrupt.stopped"
 
 
-def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
+def _collect_findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
     stalled, is_ended = deaths.judge_stalls(run)
-    told = _told_by_workers(run) if run.workers else {}
-    found = [
+    worker_ends = _match_worker_ends(run) if run.workers else {}
+    findings = [
         *run.settled,
         *(stalled if is_ended else ()),
-        *_from_tests(run, judged, told),
-        *_from_outside_of_tests(run, judged),
-        *_from_session(run, judged, told),
-        *_from_integrity(run),
+        *_judge_tests(run, judged, worker_ends),
+        *_judge_errors(run, judged),
+        *_judge_session(run, judged, worker_ends),
+        *_judge_integrity(run),
     ]
     end = run.exit
     # With our own limit it is late even where a handler of SIGTERM has left with the
     # same status.
     is_late = run.finished and end.enforced_limit_seconds is not None
     is_late = is_late or end.session_code not in (None, end.code)
+    # We ended the process because of a stall: how it died says nothing more.
     if is_ended and stalled and (is_late or not run.finished):
-        return found
+        return findings
     if not run.finished:
         if run.early_refusal is not None and run.exit.code == 0:
-            found += deaths.judge_command(
+            findings += deaths.judge_command(
                 0,
                 run.exit.source,
                 is_pytest=True,
                 refusal=run.early_refusal,
             )
-        found.append(_of_stage(deaths.judge_death(run), run))
+        findings.append(_apply_stage_limit(deaths.judge_death(run), run))
     else:
         if is_late:
-            found = _add_late_death(found, run)
+            findings = _add_late_death(findings, run)
         if run.recorded:
-            found += _from_exit_code(run, explained=bool(found))
-        elif by_others := [*deaths.judge_tool(run)] or [*_from_test_runners(run)]:
-            found += by_others
+            findings += _judge_exit_code(run, explained=bool(findings))
+        elif by_others := [*deaths.judge_tool(run)] or [*_judge_other_runners(run)]:
+            findings += by_others
         elif run.exit.code is None:
-            found += _from_error_line(run)
+            findings += _judge_error_line(run)
         elif run.stage in _PYTESTS_STAGES and not _was_interrupted(run):
-            found += deaths.judge_command(
+            findings += deaths.judge_command(
                 run.exit.code,
                 run.exit.source,
                 is_pytest=run.is_pytest,
                 refusal=run.early_refusal,
             )
-        found += _from_stage(run, found)
+        findings += _judge_stage(run, findings)
+    # Somebody else ended the run, and what was stalled then may be why.
     was_ended = not is_ended and deaths.ENDED_FROM_OUTSIDE & {
-        each.kind for each in found
+        finding.kind for finding in findings
     }
-    return [*stalled, *found] if was_ended else found
+    return [*stalled, *findings] if was_ended else findings
 
 
-def _add_late_death(found: list[Finding], run: RunEvidence) -> list[Finding]:
+def _add_late_death(findings: list[Finding], run: RunEvidence) -> list[Finding]:
     """Return the findings with how the process ended after its session had finished."""
-    late = _of_stage(deaths.judge_late_death(run.exit, run.counts), run)
+    late = _apply_stage_limit(deaths.judge_late_death(run.exit, run.counts), run)
     if late.reason in (FailureReason.TIMEOUT, FailureReason.SETUP_TIMEOUT):
-        found = [each for each in found if each.kind not in _STAGE_KINDS]  # overridden
+        findings = [
+            finding for finding in findings if finding.kind not in _STAGE_KINDS
+        ]  # overridden
     # A session that had failed for reasons of its own left with another code: they
     # hold.
-    if found and run.exit.session_code and late.kind == "exit_status.changed":
-        return found
-    return [*found, late]
+    if findings and run.exit.session_code and late.kind == "exit_status.changed":
+        return findings
+    return [*findings, late]
 
 
-def _from_test_runners(run: RunEvidence) -> Iterator[Finding]:
-    """Yield the tests that failed under another runner than pytest, as far as its output says."""
+def _judge_other_runners(run: RunEvidence) -> Iterator[Finding]:
+    """Yield the tests that failed under another runner, as far as its output says."""
     output, is_over = (
         run.output,
         run.exit.code == 0 or run.exit.code in TIME_LIMIT_EXIT_CODES,
@@ -652,7 +664,7 @@ def _from_test_runners(run: RunEvidence) -> Iterator[Finding]:
     if output is None or run.is_pytest or is_over or run.stage not in _PYTESTS_STAGES:
         return
     for name in output.test_names:
-        yield finding(
+        yield make_finding(
             "test.failed",
             "log",
             name,
@@ -663,11 +675,11 @@ def _from_test_runners(run: RunEvidence) -> Iterator[Finding]:
         )
     unnamed = output.failed_tests - len(output.test_names)
     if unnamed > 0:
-        said = f"{unnamed} failed"
-        yield finding(
+        detail = f"{unnamed} failed"
+        yield make_finding(
             "test.failed",
             "log",
-            said,
+            detail,
             count=unnamed,
             confidence="likely",
             retryable=False,
@@ -675,14 +687,14 @@ def _from_test_runners(run: RunEvidence) -> Iterator[Finding]:
         )
 
 
-def _from_error_line(run: RunEvidence) -> Iterator[Finding]:
-    """Yield what a log says of a command of which nothing else is known, not even a marker."""
+def _judge_error_line(run: RunEvidence) -> Iterator[Finding]:
+    """Yield a log's error line for a command of which nothing else is known."""
     if run.tool_message is not None and run.stage in STAGE_FAILURE_REASONS:
         reason = FailureReason.from_stage(run.stage, 1) or FailureReason.UNKNOWN
-        yield replace(_stage_finding(run, reason), confidence="likely")
+        yield replace(_make_stage_finding(run, reason), confidence="likely")
         return
     if run.output is not None and run.output.error is not None and run.marker is None:
-        yield finding(
+        yield make_finding(
             "command.failed",
             "log",
             run.output.error.text.strip(),
@@ -691,21 +703,21 @@ def _from_error_line(run: RunEvidence) -> Iterator[Finding]:
         )
 
 
-def _from_integrity(run: RunEvidence) -> Iterator[Finding]:
-    """Yield what made a result other than the code of the tests, where that fails the run."""
-    for found in run.uncertified:
-        said = words.words_of_integrity(found)
-        yield finding(
-            found.kind,
+def _judge_integrity(run: RunEvidence) -> Iterator[Finding]:
+    """Yield what changed results other than the tests, where that fails the run."""
+    for integrity_finding in run.uncertified:
+        detail = words.words_of_integrity(integrity_finding)
+        yield make_finding(
+            integrity_finding.kind,
             "integrity",
-            said,
-            count=max(1, len(found.nodeids)),
-            headline=said,
+            detail,
+            count=max(1, len(integrity_finding.nodeids)),
+            headline=detail,
         )
 
 
-def _from_skips(run: RunEvidence) -> Iterator[Finding]:
-    """Yield that the pytest of a log skipped every test: whoever asks of the code has no answer."""
+def _judge_skips(run: RunEvidence) -> Iterator[Finding]:
+    """Yield that every test of a log was skipped, which says nothing of the code."""
     skipped = run.counts.skipped
     if (
         skipped
@@ -714,7 +726,7 @@ def _from_skips(run: RunEvidence) -> Iterator[Finding]:
         and run.stage is Stage.FINAL_TEST
     ):
         words = (f"{skipped} skipped",)
-        yield finding(
+        yield make_finding(
             "tests.none_run",
             "log",
             words[0],
@@ -723,8 +735,8 @@ def _from_skips(run: RunEvidence) -> Iterator[Finding]:
         )
 
 
-def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
-    """Yield what only the exit code tells: nothing to run, or a status that no finding explains."""
+def _judge_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
+    """Yield what the exit code alone tells: no tests, or a status without a finding."""
     code = run.exit.code
     if explained or code is None or code == 0:
         return
@@ -733,19 +745,23 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
         why = f"{skipped} skipped" if skipped else run.nothing_ran
         words = (why,) if why else ()
         if deselected:
-            said = f"{deselected} deselected, 0 left"
-            yield finding("tests.all_deselected", "collection", said, words=words)
+            detail = f"{deselected} deselected, 0 left"
+            yield make_finding(
+                "tests.all_deselected", "collection", detail, words=words
+            )
         else:
-            said = ", ".join(["0 tests collected", *words])
-            yield finding("tests.none_collected", "collection", said, words=words)
+            detail = ", ".join(["0 tests collected", *words])
+            yield make_finding(
+                "tests.none_collected", "collection", detail, words=words
+            )
     elif code == 6:
-        yield finding(
+        yield make_finding(
             "warnings.exceeded", "exit status", f"warnings: {run.counts.warnings}"
         )
     elif run.gate:
-        yield finding("bench.gate", "bench", run.gate, headline=run.gate)
+        yield make_finding("bench.gate", "bench", run.gate, headline=run.gate)
     elif run.coverage:
-        yield finding(
+        yield make_finding(
             "coverage.failed", "pytest-cov", run.coverage, headline=run.coverage
         )
     elif run.stage not in STAGE_FAILURE_REASONS and (
@@ -755,7 +771,7 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
         if reason is FailureReason.INTERRUPTED and run.output is not None:
             reason = FailureReason.UNKNOWN  # pytest would have printed that
         why = run.should_fail or run.last_words or f"exit code {code}"
-        yield finding(
+        yield make_finding(
             "exit_status.changed",
             "exit status",
             why,
@@ -764,16 +780,17 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
         )
 
 
-def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
+def _judge_stage(run: RunEvidence, findings: list[Finding]) -> Iterator[Finding]:
     """Yield the stage's own reason, unless evidence names one that says more."""
     code = run.exit.code
     if code is None or run.stage in _PYTESTS_STAGES:
         return
     if any(
-        each.kind.startswith("stage.") and each.kind in known_kinds() for each in found
+        finding.kind.startswith("stage.") and finding.kind in known_kinds()
+        for finding in findings
     ):
         return
-    reasons = {each.reason for each in found}
+    reasons = {finding.reason for finding in findings}
     if FailureReason.INTERRUPTED in reasons or reasons & _ENVIRONMENT_REASONS:
         return
     reason = FailureReason.from_stage(run.stage, code)
@@ -782,29 +799,29 @@ def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
     ):  # it overrides the stage, as exit codes 124 and 137 do
         reason = FailureReason.SETUP_TIMEOUT if run.stage is Stage.SETUP else None
     if reason is not None:
-        yield _stage_finding(run, reason)
+        yield _make_stage_finding(run, reason)
 
 
-def _stage_finding(run: RunEvidence, reason: FailureReason) -> Finding:
-    """Return the stage's own reason, and why, if the tool that it has called says so."""
+def _make_stage_finding(run: RunEvidence, reason: FailureReason) -> Finding:
+    """Return the stage's own reason, with the message of the tool that it called."""
     kind = kind_of_stage(reason)
-    told = run.tool_message
+    message = run.tool_message
     is_timeout = reason in (FailureReason.SETUP_TIMEOUT, FailureReason.TIMEOUT)
-    if told is None or is_timeout or run.stage not in STAGE_FAILURE_REASONS:
+    if message is None or is_timeout or run.stage not in STAGE_FAILURE_REASONS:
         detail = f"{run.stage} ended with exit code {run.exit.code}"
-        return finding(kind, "stage", detail, reason=reason)
-    return finding(
+        return make_finding(kind, "stage", detail, reason=reason)
+    return make_finding(
         kind,
         "output",
-        told.line.text,
+        message.line.text,
         reason=reason,
-        headline=f"{known_kinds()[kind].one}: {deaths.words_of_tool(told)}",
-        retryable=deaths.meaning_of(told).get("retryable"),
-        failure_type=type_of_kind(deaths.kind_of_tool(told)),
+        headline=f"{known_kinds()[kind].one}: {deaths.words_of_tool(message)}",
+        retryable=deaths.meaning_of(message).get("retryable"),
+        failure_type=type_of_kind(deaths.kind_of_tool(message)),
     )
 
 
-def _of_stage(death: Finding, run: RunEvidence) -> Finding:
+def _apply_stage_limit(death: Finding, run: RunEvidence) -> Finding:
     """Return the end of a process at its time limit as what the stage makes of it.
 
     A limit counts as exit code 124 does. In the stages whose table is pytest's, the end

@@ -1,4 +1,4 @@
-"""What a judgement is made of: stages, reasons, kinds, failure types, what to do, and findings.
+"""The parts of a judgement: stages, reasons, kinds, failure types, advice, findings.
 
 With the tables from stages, exit codes and markers to reasons.
 
@@ -17,7 +17,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
 
-from pytest_failure_taxonomy.taxonomy import packaged, packaged_table
+from pytest_failure_taxonomy.taxonomy import packaged_table, read_packaged
 from pytest_failure_taxonomy.taxonomy.values import (
     Bounds,
     Count,
@@ -81,7 +81,8 @@ class FailureReason(StrEnum):
     def from_pytest_exit_code(cls, exit_code: int) -> FailureReason | None:
         """Return the reason that pytest's exit code alone stands for.
 
-        Pass a negative return code of `subprocess` through `exit_code_from_returncode` first.
+        Pass a negative return code of `subprocess` through `exit_code_from_returncode`
+        first.
 
         Args:
             exit_code: the status a shell would show, 0 to 255.
@@ -116,21 +117,21 @@ class FailureReason(StrEnum):
             ValueError: the stage is unknown.
         """
         try:
-            at = Stage(stage)
+            parsed_stage = Stage(stage)
         except ValueError:
-            known = ", ".join(Stage)
-            raise ValueError(f"unknown stage {stage!r}; one of {known}") from None
+            stages = ", ".join(Stage)
+            raise ValueError(f"unknown stage {stage!r}; one of {stages}") from None
         if exception is not None:
             kind = exception if isinstance(exception, type) else type(exception)
             return (
                 cls.INTERRUPTED if issubclass(kind, KeyboardInterrupt) else cls.UNKNOWN
             )
         if exit_code in TIME_LIMIT_EXIT_CODES:
-            return cls.SETUP_TIMEOUT if at is Stage.SETUP else cls.TIMEOUT
-        if at is Stage.BASELINE_RUN:
+            return cls.SETUP_TIMEOUT if parsed_stage is Stage.SETUP else cls.TIMEOUT
+        if parsed_stage is Stage.BASELINE_RUN:
             return cls.BASELINE_NOT_FAILING if exit_code == 0 else None
-        if at in STAGE_FAILURE_REASONS:
-            return None if exit_code == 0 else STAGE_FAILURE_REASONS[at]
+        if parsed_stage in STAGE_FAILURE_REASONS:
+            return None if exit_code == 0 else STAGE_FAILURE_REASONS[parsed_stage]
         return cls.from_pytest_exit_code(exit_code)
 
 
@@ -179,9 +180,9 @@ def primary_reason(reasons: Iterable[FailureReason | None]) -> FailureReason | N
 
     `None` among the reasons stands for a stage that succeeded and counts for nothing.
     """
-    held = [reason for reason in reasons if reason is not None]
+    observed = [reason for reason in reasons if reason is not None]
     return min(
-        held,
+        observed,
         key=lambda reason: reason.precedence,
         default=None,
     )
@@ -200,7 +201,7 @@ CRASH_SIGNALS: Final = frozenset(
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal, `SIG<number>` for one that this system does not know."""
+    """Return the name of a signal, `SIG<number>` for one unknown to this system."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -208,7 +209,7 @@ def signal_name(number: int) -> str:
 
 
 def signal_of_exit_code(code: int) -> str | None:
-    """Return the name of the signal that an exit code above 128 stands for in a shell."""
+    """Return the name of the signal that a shell's exit code above 128 stands for."""
     name = signal_name(code - 128) if code > 128 else ""
     return name if name in signal.Signals.__members__ else None
 
@@ -240,7 +241,7 @@ MARKER_REASONS: Final[Mapping[str, FailureReason]] = MappingProxyType(
 
 
 def marker_on_line(line: str) -> str | None:
-    """Return what the marker on a line says, known or not; `None` where the line is none."""
+    """Return the marker's word on a line, known or not; `None` if it has no marker."""
     if MARKER_START not in line:
         return None
     text = (re.sub(MARKER_COLOUR, " ", line) if "\x1b" in line else line).strip(
@@ -253,14 +254,14 @@ def marker_on_line(line: str) -> str | None:
     return name if is_word else None
 
 
-def validate_marker(name: str, known: Iterable[str] = ()) -> str:
+def validate_marker(name: str, valid: Iterable[str] = ()) -> str:
     """Return the marker's word where it is a known one, else `UNKNOWN`.
 
     Args:
         name: as it was written; case matters.
-        known: words that are valid beside the three of `MARKER_REASONS`.
+        valid: words that are valid beside the three of `MARKER_REASONS`.
     """
-    return name if name in MARKER_REASONS or name in set(known) else UNKNOWN_MARKER
+    return name if name in MARKER_REASONS or name in set(valid) else UNKNOWN_MARKER
 
 
 KIND_PATTERN: Final = r"^[a-z0-9_]+(\.[a-z0-9_]+)+$"
@@ -304,18 +305,20 @@ class Kind(NamedTuple):
 
 @cache
 def known_kinds() -> Mapping[str, Kind]:
-    """Return every kind that this version gives, by name, in the order of the published table.
+    """Return every kind that this version gives, by name, in the published order.
 
     Rules and plugins may name others. The table is `data/kinds.json`: to each name the
     reason, whether a retry may help, and the words for one and, where a run can have
     several, for those.
     """
     kinds = {}
-    for name, (reason, retryable, one, *many) in json.loads(
-        packaged("kinds.json")
+    for name, (reason, retryable, phrase, *many) in json.loads(
+        read_packaged("kinds.json")
     ).items():
         refined = None if reason is None else FailureReason(reason)
-        kinds[name] = Kind(name, refined, retryable, one, many[0] if many else one)
+        kinds[name] = Kind(
+            name, refined, retryable, phrase, many[0] if many else phrase
+        )
     return MappingProxyType(kinds)
 
 
@@ -348,9 +351,9 @@ def kind_of_stage(reason: FailureReason) -> str:
 
 def describe_kind(name: str, reason: FailureReason) -> Kind:
     """Return the row of a kind; a kind that is not ours is described by its name."""
-    known = known_kinds().get(name)
-    if known is not None:
-        return known
+    row = known_kinds().get(name)
+    if row is not None:
+        return row
     words = f"1 failure of the kind {name}", f"{{count}} failures of the kind {name}"
     return Kind(name, reason, None, *words)
 
@@ -416,7 +419,7 @@ class Advice:
 
 
 def is_circular_fix(approach: str, earlier_approaches: Sequence[str]) -> bool:
-    """Tell whether an approach was tried before: two of the last three earlier ones are similar.
+    """Tell whether an approach was tried before, in two of the last three attempts.
 
     Two approaches are similar if more than 30 % of all their words are in both. Words
     are runs of letters, digits and underscores, without the stop words.
@@ -439,8 +442,8 @@ def is_circular_fix(approach: str, earlier_approaches: Sequence[str]) -> bool:
     window = earlier_approaches[-EARLIER_ATTEMPTS_COMPARED:]
     # Whole numbers: a share of exactly 0.3 must not depend on how a float rounds.
     similar = sum(
-        10 * len(words & each) > 3 * len(words | each)
-        for each in map(_keywords, window)
+        10 * len(words & earlier) > 3 * len(words | earlier)
+        for earlier in map(_keywords, window)
     )
     return similar >= SIMILAR_ATTEMPTS_OF_A_CIRCLE
 
@@ -463,7 +466,7 @@ def recommend_recovery(
         ValueError: There is no such type, or `attempt_count` is not a positive integer.
     """
     try:
-        known = FailureType(failure_type)
+        parsed_type = FailureType(failure_type)
     except ValueError:
         names = ", ".join(FailureType)
         raise ValueError(
@@ -472,18 +475,18 @@ def recommend_recovery(
     is_whole = isinstance(attempt_count, int) and not isinstance(attempt_count, bool)
     if not is_whole or attempt_count < 1:
         raise ValueError(
-            f"attempt_count: {attempt_count!r} is not a number of attempts; give 1 or more,"
-            " including this attempt"
+            f"attempt_count: {attempt_count!r} is not a number of attempts;"
+            " give 1 or more, including this attempt"
         )
-    if known is FailureType.BROKEN_BUILD:
+    if parsed_type is FailureType.BROKEN_BUILD:
         return RecoveryAction.ROLLBACK if last_good_commit else RecoveryAction.ESCALATE
-    if known is FailureType.VERIFICATION_FAILED:
+    if parsed_type is FailureType.VERIFICATION_FAILED:
         may_try = attempt_count < ATTEMPTS_AT_VERIFICATION
         return RecoveryAction.RETRY if may_try else RecoveryAction.SKIP
-    if known is FailureType.UNKNOWN:
+    if parsed_type is FailureType.UNKNOWN:
         may_try = attempt_count < ATTEMPTS_AT_UNKNOWN
         return RecoveryAction.RETRY if may_try else RecoveryAction.ESCALATE
-    is_circular = known is FailureType.CIRCULAR_FIX
+    is_circular = parsed_type is FailureType.CIRCULAR_FIX
     return RecoveryAction.SKIP if is_circular else RecoveryAction.CONTINUE
 
 
@@ -494,11 +497,11 @@ def recovery_of_failure(
     *,
     kind: str = "",
 ) -> RecoveryAction:
-    """Recommend the next step after a failure in a report, in agreement with its `retryable`.
+    """Recommend the next step after a failure in a report, as its `retryable` allows.
 
-    A retry is never recommended if it can't help, and comes first if it can. If that isn't known,
-    the type alone decides; if a command failed for an unknown reason, somebody has to read what it
-    printed.
+    A retry is never recommended if it can't help, and comes first if it can. If that
+    isn't known, the type alone decides; if a command failed for an unknown reason,
+    somebody has to read what it printed.
 
     Args:
         failure_type: The type of the failure.
@@ -522,12 +525,12 @@ def recovery_of_failure(
     return RecoveryAction.ESCALATE if action in again else action
 
 
-def _unless_unread(
+def _prevent_blind_retry(
     action: RecoveryAction,
     retryable: bool | None,  # noqa: FBT001 - as above
     kind: str | None,
 ) -> RecoveryAction:
-    """Return an action, but no retry of a command whose output nobody has understood."""
+    """Return an action, but no retry of a command whose output nobody understood."""
     is_unread = retryable is None and kind == COMMAND_FAILED
     if is_unread and action is RecoveryAction.RETRY:
         return RecoveryAction.ESCALATE
@@ -568,7 +571,7 @@ def explain_recovery(
         last_good_commit=last_good_commit,
     )
     traits = traits or FailureTraits()
-    action = _unless_unread(action, traits.retryable, traits.kind)
+    action = _prevent_blind_retry(action, traits.retryable, traits.kind)
     asked = {
         "reasons": traits.reason,
         "kinds": traits.kind,
@@ -668,9 +671,9 @@ class GroupHistory:
     """What earlier runs say about a group of failures, or about a cause."""
 
     state: Literal["new", "came_back", "known", "flaky"]
-    """`new` if no earlier run had it, `came_back` if it was gone in a run between, `known` if the
-    last run had it, `flaky` if its tests pass and fail on one commit or often change between the
-    two."""
+    """`new` if no earlier run had it, `came_back` if it was gone in a run between,
+    `known` if the last run had it, `flaky` if its tests pass and fail on one commit or
+    often change between the two."""
     first_seen: Time | None
     """The start of the first run that had it; `None` for a new one."""
     runs: Count
@@ -678,8 +681,8 @@ class GroupHistory:
     last_passed_commit: str | None
     """The last commit at which its tests passed; `None` if that is not known."""
     distributions_changed: tuple[str, ...] | None = None
-    """What is installed in other versions than then: `numpy 2.3.1 -> 2.4.0`, `+ new 1.0`,
-    `- old 1.0`; the first four and how many more. `None` if that is not known."""
+    """What is installed in other versions than then: `numpy 2.3.1 -> 2.4.0`, `+ new
+    1.0`, `- old 1.0`; the first four and how many more. `None` if that is not known."""
     first_commit: str | None = None
     """The commit of the first run that had it; `None` if that is not known."""
     flaky_failures: Count = 0
@@ -707,7 +710,8 @@ class Counterfactual:
     failed: Count
     """How many of them failed with the same fingerprint."""
     state: str | None
-    """What was different, such as the other hash seed; `None` where the type says it."""
+    """What was different, such as the other hash seed; `None` where the type says
+    it."""
 
 
 @value
@@ -722,8 +726,8 @@ class Proof:
     """Node ids of the tests that it names besides the one that fails: those that leave
     something behind, or that set up what it needs; in their order."""
     state: str | None
-    """The condition under which it fails, or the commit since which it fails; if nothing was
-    decided, the reason; `None` where there is no more to say."""
+    """The condition under which it fails, or the commit since which it fails; if
+    nothing was decided, the reason; `None` where there is no more to say."""
     runs: Count
     """How many runs it took under the conditions in which it fails."""
     failed: Count
@@ -731,14 +735,16 @@ class Proof:
     without: Counterfactual | None
     """The same where it passes; `None` where that was not tried."""
     interval: Interval | None
-    """The exact 95 % interval of the share of `runs` that fails; `None` without a share."""
+    """The exact 95 % interval of the share of `runs` that fails; `None` without a
+    share."""
     command: str | None
     """The command that runs it again; `None` if there is none."""
     suspicions: tuple[str, ...]
-    """What was also seen and is not proven, in words, in the order in which it was tried."""
+    """What was also seen and is not proven, in words, in the order in which it was
+    tried."""
     commit: str | None = None
-    """The commit since which it fails in this way, in words, if that was proven as well; else
-    `None`."""
+    """The commit since which it fails in this way, in words, if that was proven as
+    well; else `None`."""
     known_since: Time | None
     """When an earlier run's experiment said it; `None` if one on this run did."""
 
@@ -760,7 +766,8 @@ class BaseComparison:
     failed: Count
     """How many of them failed."""
     interval: Interval | None
-    """The exact 95 % interval of the share of `runs` that fails; `None` without a run."""
+    """The exact 95 % interval of the share of `runs` that fails; `None` without a
+    run."""
     here_runs: Count
     """How many runs of the failing code were made beside them; 0 where a proof says
     that it always fails."""
@@ -828,7 +835,7 @@ class Finding:
     own."""
 
 
-def finding(
+def make_finding(
     kind: str,
     source: str,
     detail: str,
@@ -854,7 +861,7 @@ def finding(
     )
 
 
-def marked_finding(
+def make_marker_finding(
     name: str,
     reason: FailureReason,
     nodeid: str | None = None,
@@ -862,11 +869,11 @@ def marked_finding(
     is_hearsay: bool = True,
 ) -> Finding:
     """Return the finding that a marker is: what somebody said, not what was seen."""
-    kind, said = f"marker.{name.lower()}", f"[GZA_FAILURE:{name}]"
-    return finding(
+    kind, detail = f"marker.{name.lower()}", f"[GZA_FAILURE:{name}]"
+    return make_finding(
         kind,
         "marker",
-        said,
+        detail,
         reason=reason,
         nodeid=nodeid,
         is_hearsay=is_hearsay,
@@ -922,8 +929,8 @@ class Cause:
     kind: KindName
     """What refines the reason."""
     owner: CauseOwner | None
-    """Who has to fix it: the owner of the code that raised most of it, or `environment` for the
-    machine and its services; `None` if that is not known."""
+    """Who has to fix it: the owner of the code that raised most of it, or `environment`
+    for the machine and its services; `None` if that is not known."""
     retryable: bool | None
     """Whether the same run again could end differently; `None` if nothing speaks either
     way."""
@@ -936,8 +943,8 @@ class Cause:
     tests: tuple[str, ...] = ()
     """Node ids of the tests that failed, in order of occurrence."""
     files: tuple[str, ...] = ()
-    """Node ids of what could not be collected, in order of occurrence; empty where there is
-    none."""
+    """Node ids of what could not be collected, in order of occurrence; empty where
+    there is none."""
     fingerprints: tuple[str, ...]
     """The fingerprints of its failures, each once, in order of occurrence."""
     unnamed: Count = 0
@@ -980,15 +987,16 @@ class Verdict:
     evidence: tuple[Evidence, ...]
     """What speaks for it, in order of occurrence; the first ten pieces."""
     ambiguous: tuple[str, ...] = ()
-    """Other kinds that it may have been, in the order documented for the kind; what was seen does
-    not tell them apart."""
+    """Other kinds that it may have been, in the order documented for the kind; what was
+    seen does not tell them apart."""
     owner: CodeOwner | None = None
     """Whose code most of its failures were raised in; `None` if that is not known."""
     charge_to: ChargedTo | None = None
-    """Whom the score of a harness charges it to, as the first cause of its kind; `None` where that
-    was not asked."""
+    """Whom the score of a harness charges it to, as the first cause of its kind; `None`
+    where that was not asked."""
     history: GroupHistory | None = None
-    """What earlier runs say about a verdict that belongs to no group; `None` for others."""
+    """What earlier runs say about a verdict that belongs to no group; `None` for
+    others."""
 
 
 @value
@@ -1039,17 +1047,19 @@ class Judgement:
 
 
 def owner_of_most(failures: Iterable[evidence.Failure | None]) -> CodeOwner | None:
-    """Return whose code most failures were raised in, or `None` if that is known of none.
+    """Return whose code raised most failures; `None` if that is known of none.
 
-    Of owners with as many failures it is the first in the order of `CodeOwner`.
+    On a tie, the first in the order of `CodeOwner` wins.
     """
-    raised = [each.exception for each in failures if each is not None]
+    raised = [failure.exception for failure in failures if failure is not None]
     owners = [
-        each.frame.owner
-        for each in raised
-        if each is not None and each.frame is not None
+        exception.frame.owner
+        for exception in raised
+        if exception is not None and exception.frame is not None
     ]
     if not owners or owners.count(owners[0]) == len(owners):
         return owners[0] if owners else None
     order = get_args(CodeOwner)
-    return min(set(owners), key=lambda each: (-owners.count(each), order.index(each)))
+    return min(
+        set(owners), key=lambda owner: (-owners.count(owner), order.index(owner))
+    )

@@ -121,7 +121,7 @@ def compare_collections(
 
 
 def function_of(nodeid: str) -> str:
-    """Return a node id without its parameters; a folder's name may have brackets, too."""
+    """Return a node id without its parameters; a folder's name may have brackets."""
     path, colons, name = nodeid.partition("::")
     return f"{path}{colons}{name.partition('[')[0]}"
 
@@ -160,7 +160,7 @@ def headline_of_mismatch(mismatch: CollectionMismatch) -> str:
     words = "the xdist workers collected different tests"
     variant = _telling_variant(mismatch)
     if variant is not None:
-        words += f": {_words_of_variant(variant, _few(mismatch.workers))}"
+        words += f": {_words_of_variant(variant, _name_some(mismatch.workers))}"
     lists = 1 + len(mismatch.variants) + mismatch.variants_omitted
     if lists > 2:  # the words above speak of two
         count = len(mismatch.workers) + mismatch.workers_omitted
@@ -179,8 +179,8 @@ def _telling_variant(mismatch: CollectionMismatch) -> CollectedVariant | None:
 
 
 def text_of_mismatch(mismatch: CollectionMismatch) -> str:
-    """Return what to do about it, and all that is known: one paragraph for each list."""
-    first = _few(mismatch.workers)
+    """Return advice and all that is known, in one paragraph for each list."""
+    first = _name_some(mismatch.workers)
     advice = packaged_table("mismatch")
     sorts: dict[str, None] = {}
     for variant in mismatch.variants:
@@ -196,26 +196,26 @@ def text_of_mismatch(mismatch: CollectionMismatch) -> str:
 
 
 def _lines_of_variant(variant: CollectedVariant, first: str) -> Iterator[str]:
-    yield f"{_few(variant.workers)}: {counted(variant.tests, 'test')}"
+    yield f"{_name_some(variant.workers)}: {counted(variant.tests, 'test')}"
     for change in variant.parameters:
-        yield f"  other parameters: {_short(change.nodeid)} in {first}"
-        yield f"                    {_short(change.other_nodeid)} here"
-    yield from _rest(variant.parameters_count - len(variant.parameters))
+        yield f"  other parameters: {_shorten(change.nodeid)} in {first}"
+        yield f"                    {_shorten(change.other_nodeid)} here"
+    yield from _count_rest(variant.parameters_count - len(variant.parameters))
     for nodeid in variant.lacking:
-        yield f"  not here: {_short(nodeid)}"
-    yield from _rest(variant.lacking_count - len(variant.lacking))
+        yield f"  not here: {_shorten(nodeid)}"
+    yield from _count_rest(variant.lacking_count - len(variant.lacking))
     for nodeid in variant.added:
-        yield f"  only here: {_short(nodeid)}"
-    yield from _rest(variant.added_count - len(variant.added))
+        yield f"  only here: {_shorten(nodeid)}"
+    yield from _count_rest(variant.added_count - len(variant.added))
     moved = variant.moved
     if moved is not None:
         yield f"  in another order from test {moved.position} on:"
-        yield f"    {_short(moved.nodeid)} in {first}"
-        yield f"    {_short(moved.other_nodeid)} here"
+        yield f"    {_shorten(moved.nodeid)} in {first}"
+        yield f"    {_shorten(moved.other_nodeid)} here"
 
 
 def _words_of_variant(variant: CollectedVariant, first: str) -> str:
-    others = _few(variant.workers)
+    others = _name_some(variant.workers)
     if variant.parameters:
         change = variant.parameters[0]
         function, pair = _words_of_pair(change, first, others)
@@ -223,10 +223,10 @@ def _words_of_variant(variant: CollectedVariant, first: str) -> str:
         also = f", and those of {counted(more, 'more test')}" if more > 0 else ""
         return f"{function} differ from process to process ({pair}){also}"
     if variant.lacking:
-        few = _few(variant.lacking, variant.lacking_count)
+        few = _name_some(variant.lacking, variant.lacking_count)
         return f"{others} did not find {few}, which {first} did"
     if variant.added:
-        few = _few(variant.added, variant.added_count)
+        few = _name_some(variant.added, variant.added_count)
         return f"{others} found {few}, which {first} did not"
     moved = variant.moved
     if moved is None:
@@ -234,8 +234,8 @@ def _words_of_variant(variant: CollectedVariant, first: str) -> str:
     if function_of(moved.nodeid) == function_of(moved.other_nodeid):
         function, pair = _words_of_pair(moved, first, others)
         return f"{function} are in another order (test {moved.position} is {pair})"
-    ours = f"{_short(moved.nodeid)} in {first}"
-    theirs = f"{_short(moved.other_nodeid)} in {others}"
+    ours = f"{_shorten(moved.nodeid)} in {first}"
+    theirs = f"{_shorten(moved.other_nodeid)} in {others}"
     return f"the order differs from test {moved.position} on: {ours}, {theirs}"
 
 
@@ -243,26 +243,26 @@ def _words_of_pair(
     pair: ChangedParameters | MovedTest, first: str, others: str
 ) -> tuple[str, str]:
     """Name the parameters of a function, and two that two workers have."""
-    function = _short(function_of(pair.nodeid))
+    function = _shorten(function_of(pair.nodeid))
     ours = f"{_parameters_words(pair.nodeid)} in {first}"
     theirs = f"{_parameters_words(pair.other_nodeid)} in {others}"
     return f"the parameters of {function}", f"{ours}, {theirs}"
 
 
-def _rest(count: int) -> list[str]:
+def _count_rest(count: int) -> list[str]:
     return [f"  and {counted(count, 'more test')}"] if count > 0 else []
 
 
-def _few(names: Sequence[str], count: int = 0) -> str:
+def _name_some(names: Sequence[str], count: int = 0) -> str:
     """Name some workers or tests, and say how many more there are."""
-    shown = [_short(name) for name in names[:MAX_NAMED]]
+    shown = [_shorten(name) for name in names[:MAX_NAMED]]
     return enumerated(shown, count or len(names))
 
 
 def _parameters_words(nodeid: str) -> str:
     function = function_of(nodeid)
-    return _short(nodeid.removeprefix(function)) or "none"
+    return _shorten(nodeid.removeprefix(function)) or "none"
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= MAX_NODEID else f"{text[:MAX_NODEID]}…"

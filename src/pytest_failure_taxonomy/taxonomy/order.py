@@ -29,7 +29,7 @@ Ranges = Annotated[str, Pattern("^[0-9]+(-[0-9]+)?( [0-9]+(-[0-9]+)?)*$")]
 
 @value
 class Plan:
-    """The list of the tests that one process was about to run, and what decides their order."""
+    """The tests that one process was about to run, and what decides their order."""
 
     tests: int = 0
     """How many it has."""
@@ -67,8 +67,8 @@ class Order:
     """Whether later starts are omitted."""
 
 
-def as_ranges(numbers: Iterable[int]) -> str:
-    """Write numbers in their order, each run of consecutive ones as its first and last."""
+def write_ranges(numbers: Iterable[int]) -> str:
+    """Return numbers in their order as text: `0-41 60`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -82,7 +82,7 @@ def as_ranges(numbers: Iterable[int]) -> str:
 
 
 def read_ranges(text: str) -> list[int]:
-    """Read what `as_ranges` has written.
+    """Read what `write_ranges` has written.
 
     Raises:
         ValueError: the text is none of that, or has more numbers than a report may
@@ -108,7 +108,7 @@ def digest_of(texts: Iterable[str]) -> str:
 def order_of(
     starts: Iterable[int], names: Sequence[str], nodeids: Sequence[str], plan: Plan
 ) -> Order | None:
-    """Return the order of a run; `None` if no test has started, or its tests can't be numbered.
+    """Return the order of a run; `None` if no test started or tests can't be numbered.
 
     Args:
         starts: as they were recorded; 0 stands for none.
@@ -117,14 +117,20 @@ def order_of(
             each` they are the lists of all workers, one after the other.
         plan: has the list of one process.
     """
-    tests, names = plan.tests, names[:LAST_WORKER]
-    if not tests or [*nodeids] != [*nodeids[:tests]] * (len(nodeids) // tests):
+    tests = plan.tests
+    names = names[:LAST_WORKER]
+    if not tests:
         return None
-    known = [start for start in starts if start]
+    # One list, or with `--dist each` the same one for each worker.
+    copies = len(nodeids) // tests
+    if [*nodeids] != [*nodeids[:tests]] * copies:
+        return None
+    recorded = [start for start in starts if start]
     workers: dict[str, dict[int, None]] = {}
-    truncated = len(known) > MAX_STARTS
-    for start in known[:MAX_STARTS]:
-        number, index = start >> INDEX_BITS, (start & (1 << INDEX_BITS) - 1) - 1
+    truncated = len(recorded) > MAX_STARTS
+    for start in recorded[:MAX_STARTS]:
+        number = start >> INDEX_BITS
+        index = (start & (1 << INDEX_BITS) - 1) - 1
         if number >= len(names) or index >= len(nodeids):
             truncated = True
         else:  # a test that is run again has its first place
@@ -138,7 +144,7 @@ def order_of(
     }
     in_order = sorted(workers, key=lambda name: (len(name), name))
     return Order(
-        workers={name: as_ranges(workers[name]) for name in in_order},
+        workers={name: write_ranges(workers[name]) for name in in_order},
         tests=tests,
         digest=plan.digest,
         seeds={name: seed for name, seed in seeds.items() if seed is not None},

@@ -15,7 +15,8 @@ _TELLING: Final = (
     r"(?:(?:stderr: ')?(?:\S{1,100}: ){0,2}(?:fatal|[Ee]rror|ERROR|\*\*\*)[:\[ ]"
     r"|FAIL|ssh: |E: |npm (?:ERR!|error)"
     r"|(?:[a-z_]\w*\.){0,9}[A-Z]\w{0,80}(?:Error|Exception)(?::|$))"
-    r"|.{1,200}: (?:(?:command )?not found|[Nn]o such file or directory|[Pp]ermission denied)\.?$"
+    r"|.{1,200}: (?:(?:command )?not found|[Nn]o such file or directory"
+    r"|[Pp]ermission denied)\.?$"
 )
 """What a line looks like that says why a program failed."""
 _CLOSING: Final = (
@@ -32,7 +33,7 @@ _SIGNS: Final = (
 
 
 def is_about_a_program(message: str) -> bool:
-    """Tell whether the message of an exception seems to be about a program that failed."""
+    """Tell whether an exception's message seems to be about a program that failed."""
     return any(map(message.__contains__, _SIGNS))
 
 

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.taxonomy import packaged, packaged_table, parsed
+from pytest_failure_taxonomy.taxonomy import packaged_table, parse_toml, read_packaged
 from pytest_failure_taxonomy.taxonomy.classification import is_voice_of_environment
 from pytest_failure_taxonomy.taxonomy.evidence import RunError, public_name
 from pytest_failure_taxonomy.taxonomy.fingerprints import normalize_message
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import (
     STRICT_XPASS,
-    said_in_one_line,
+    quote_exception,
     words_of_pressure,
 )
 
@@ -110,7 +110,7 @@ class _Link(NamedTuple):
     def words(self) -> str:
         """Its type and the first line of its message."""
         name = self.names[0].removeprefix("builtins.")
-        return said_in_one_line(name, self.message, is_test=True)
+        return quote_exception(name, self.message, is_test=True)
 
 
 class _Row(NamedTuple):
@@ -118,16 +118,16 @@ class _Row(NamedTuple):
 
     number: int
     section: str
-    given: Mapping[str, Any]
+    entry: Mapping[str, Any]
 
     @property
     def is_environment(self) -> bool:
-        """Whether it is what the tests need and don't have, and no fault of the code."""
+        """Whether the tests lack something that they need, and no code is at fault."""
         return self.section == "environment"
 
     def values_of(self, match: re.Match[str]) -> _Values:
-        """Return what the row itself adds to the values: its groups, and what it asks."""
-        values = {"asks": self.given.get("asks", "")}
+        """Return the values that the row itself adds: its groups, and what it asks."""
+        values = {"asks": self.entry.get("asks", "")}
         for group, text in match.groupdict().items():
             if text:
                 values[group.rstrip("2345")] = text
@@ -137,12 +137,12 @@ class _Row(NamedTuple):
         """Tell whether the row is about exceptions in such a place of a chain."""
         if not link.is_passed_on and not self.is_environment:
             return False
-        return link.is_own_voice or not self.given.get("voice")
+        return link.is_own_voice or not self.entry.get("voice")
 
     def fits(self, values: _Values) -> bool:
         """Tell whether values are as the row's conditions ask for."""
-        for name, pattern in self.given.get("where", {}).items():
-            text = _value(name, values)
+        for name, pattern in self.entry.get("where", {}).items():
+            text = _get_value(name, values)
             if not re.fullmatch(pattern, text):
                 return False
         return True
@@ -155,13 +155,13 @@ class _Row(NamedTuple):
         """
         if not link.raiser or not self.is_environment:
             return True
-        if self.given.get("anyone"):
+        if self.entry.get("anyone"):
             return True
-        classes = _expanded(self.given["of"])
+        classes = _expand_names(self.entry["of"])
         return is_voice_of_environment(link.raiser, classes.intersection(link.names))
 
 
-def ask_table(failure: Failure, found: Finding) -> Diagnosis | None:
+def ask_table(failure: Failure, finding: Finding) -> Diagnosis | None:
     """Return what to fix if a failure tells it; `None` if that is not known.
 
     Of a chain of exceptions the root is asked first. What an exception was raised after
@@ -170,13 +170,13 @@ def ask_table(failure: Failure, found: Finding) -> Diagnosis | None:
 
     Args:
         failure: that of the finding.
-        found: the finding.
+        finding: of the failure.
     """
-    links = _links_of(failure)
-    common = _values_of(failure, found, links)
+    links = _find_links(failure)
+    common = _collect_values(failure, finding, links)
     partial = None
     for link in reversed(links):
-        diagnosis, is_whole = _ask(link, common)
+        diagnosis, is_whole = _ask_rows(link, common)
         if is_whole:
             return diagnosis
         partial = partial or diagnosis
@@ -184,11 +184,13 @@ def ask_table(failure: Failure, found: Finding) -> Diagnosis | None:
     return partial
 
 
-def _values_of(failure: Failure, found: Finding, links: Sequence[_Link]) -> _Values:
-    """Return the values of a failure that sentences can quote, whichever exception counts."""
+def _collect_values(
+    failure: Failure, finding: Finding, links: Sequence[_Link]
+) -> _Values:
+    """Return the values that sentences can quote, whichever exception counts."""
     values = {
-        "fingerprint": found.fingerprint or found.detail,
-        "kind": found.kind,
+        "fingerprint": finding.fingerprint or finding.detail,
+        "kind": finding.kind,
     }
     for link in links:
         values |= _facts_of(link)
@@ -211,13 +213,13 @@ def _facts_of(link: _Link) -> _Values:
     return {fact.name: fact.text for fact in link.facts}
 
 
-def _links_of(failure: Failure) -> list[_Link]:
+def _find_links(failure: Failure) -> list[_Link]:
     """Return the exceptions that may tell the cause, the one that was seen first."""
     raised = failure.exception
     message = failure.message
     links: list[_Link] = []
     if raised is not None:
-        links += _links_of_exception(raised)
+        links += _follow_chain(raised)
     elif message.startswith(STRICT_XPASS):
         reason = message.removeprefix(STRICT_XPASS).strip()
         links.append(_Link(("pytest.xpass",), reason))
@@ -231,10 +233,10 @@ def _links_of(failure: Failure) -> list[_Link]:
     if isinstance(failure, RunError):
         # Asked first: pytest says more than what it stumbled over.
         links.append(_Link((f"pytest.{failure.origin}",), message))
-    return [*_links_with_output(links)]
+    return [*_add_output(links)]
 
 
-def _links_with_output(links: Sequence[_Link]) -> Iterator[_Link]:
+def _add_output(links: Sequence[_Link]) -> Iterator[_Link]:
     """Yield exceptions, and after each the output of the program that it is about.
 
     A line such as `ModuleNotFoundError: No module named 'x'` is an exception of a
@@ -278,8 +280,8 @@ def _names_of(names: tuple[str, ...]) -> tuple[str, ...]:
     return (*public_names, public_name(f"{module}."))
 
 
-def _links_of_exception(raised: RaisedException) -> Iterator[_Link]:
-    """Yield an exception and what is behind it, as far as that may be what it is about."""
+def _follow_chain(raised: RaisedException) -> Iterator[_Link]:
+    """Yield an exception and those behind it, as far as it may be about them."""
     link = _Link(
         names=_names_of(raised.names),
         message=raised.message,
@@ -288,7 +290,7 @@ def _links_of_exception(raised: RaisedException) -> Iterator[_Link]:
     )
     yield link
     names = raised.names
-    wrappers = tuple(_head()["wrappers"])
+    wrappers = tuple(_load_head()["wrappers"])
     for linked in raised.chain:
         is_wrapper = any(name.startswith(wrappers) for name in names)
         if not is_wrapper and not linked.is_cause:
@@ -302,8 +304,8 @@ def _links_of_exception(raised: RaisedException) -> Iterator[_Link]:
             raiser=linked.raiser,
         )
         yield link
-    for wrapper, pattern in _head()["quoting"].items():
-        quoted = _compiled(pattern).match(link.message[:MAX_READ])
+    for wrapper, pattern in _load_head()["quoting"].items():
+        quoted = _compile(pattern).match(link.message[:MAX_READ])
         if quoted and any(name.startswith(wrapper) for name in names):
             yield _Link(
                 names=_names_of((quoted["name"],)),
@@ -312,8 +314,8 @@ def _links_of_exception(raised: RaisedException) -> Iterator[_Link]:
             )
 
 
-def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
-    """Return the diagnosis of the first row that knows an exception, and if it is whole."""
+def _ask_rows(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
+    """Return the diagnosis of the first row that fits, and whether it is whole."""
     message = link.message[:MAX_READ]
     own = common | _errno_of(link, message)
     own["type"] = link.names[0].rpartition(".")[2]
@@ -321,10 +323,10 @@ def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
     own |= _facts_of(link)
     partial = None
     is_simulated = False
-    for row in _rows_of(link.names):
+    for row in _find_rows(link.names):
         if not row.concerns(link):
             continue
-        pattern = _compiled(row.given.get("text", ""))
+        pattern = _compile(row.entry.get("text", ""))
         match = pattern.search(message)
         if match is None:
             continue
@@ -332,6 +334,7 @@ def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
         if not row.fits(values):
             continue
         if not row.believes(link):
+            # Another row may know the exception as the code's own.
             is_simulated = True
             continue
         diagnosis, is_whole = _diagnose(row, values)
@@ -339,7 +342,7 @@ def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
             return diagnosis, True
         partial = partial or diagnosis
     if is_simulated and partial is None:
-        return _simulated(link), True
+        return _describe_simulation(link), True
     return partial, False
 
 
@@ -351,7 +354,7 @@ def _errno_of(link: _Link, message: str) -> _Values:
     return {} if match is None else match.groupdict("")
 
 
-def _simulated(link: _Link) -> Diagnosis:
+def _describe_simulation(link: _Link) -> Diagnosis:
     """Say that an exception is not the environment's, and who raised it."""
     raiser = link.raiser or ""
     if not raiser.startswith("unittest."):
@@ -365,29 +368,29 @@ def _simulated(link: _Link) -> Diagnosis:
 
 
 def _diagnose(row: _Row, values: _Values) -> tuple[Diagnosis | None, bool]:
-    given = row.given
-    what, is_whole = _fill(given["what"], values)
-    key, _ = _fill(given.get("key", given["what"]), values)
-    if not what or not key:
+    entry = row.entry
+    sentence, is_whole = _fill_template(entry["what"], values)
+    key, _ = _fill_template(entry.get("key", entry["what"]), values)
+    if not sentence or not key:
         return None, False
     fix = ""
-    for template in given.get("fix", ()):
-        fix = fix or _fill(template, values)[0]
+    for template in entry.get("fix", ()):
+        fix = fix or _fill_template(template, values)[0]
     name = fix.removeprefix("pip install ")
     if name != fix and name in packaged_table("plugins"):
         key = f"plugin {name}"  # whatever of it is missing, one command fixes it
     diagnosis = Diagnosis(
         key=key,
-        what=what,
+        what=sentence,
         fix=fix or None,
         owner=_OWNERS.get(row.section),
         is_of_run=row.section == "run",
-        retryable=given.get("retryable"),
+        retryable=entry.get("retryable"),
     )
     return diagnosis, is_whole
 
 
-def _fill(template: str, values: _Values) -> tuple[str, bool]:
+def _fill_template(template: str, values: _Values) -> tuple[str, bool]:
     """Put values into a template, and tell whether none in brackets was missing.
 
     Nothing is left of it if a value is missing outside of brackets.
@@ -399,17 +402,17 @@ def _fill(template: str, values: _Values) -> tuple[str, bool]:
         template = template.replace(f"[{part}]", part if has_all else "")
     if not _has_all(template, values):
         return "", False
-    text = _NAMED.sub(lambda name: _value(name[1], values), template)
+    text = _NAMED.sub(lambda name: _get_value(name[1], values), template)
     return text, is_whole
 
 
 def _has_all(template: str, values: _Values) -> bool:
     """Tell whether there is a value for each name in a template."""
     names = _NAMED.findall(template)
-    return all(_value(name, values) for name in names)
+    return all(_get_value(name, values) for name in names)
 
 
-def _value(name: str, values: _Values) -> str:
+def _get_value(name: str, values: _Values) -> str:
     """Return a value in one line; empty where there is none."""
     text = values.get(name)
     if not text:
@@ -421,7 +424,7 @@ def _value(name: str, values: _Values) -> str:
     return line
 
 
-def _address(values: _Values) -> str:
+def _format_address(values: _Values) -> str:
     host = values.get("host", "")
     port = values.get("port", "")
     if ":" in host:
@@ -431,27 +434,27 @@ def _address(values: _Values) -> str:
     return host
 
 
-def _site(values: _Values) -> str:
+def _find_site(values: _Values) -> str:
     """Return the host that a request was sent to, with the port if that is known."""
     url = re.match(_URL, values.get("url", ""))
-    return url[1] if url else _address(values)
+    return url[1] if url else _format_address(values)
 
 
-def _page(values: _Values) -> str:
+def _find_page(values: _Values) -> str:
     """Return the URL that a server was asked for, without user, password and query."""
-    page = _site(values)
+    page = _find_site(values)
     url = re.match(_URL, values.get("url", ""))
     if url:
         page += url[2].partition("?")[0]
     return page
 
 
-def _install(values: _Values) -> str:
+def _find_install_command(values: _Values) -> str:
     """Return how to install what is missing, if it is sure who has it."""
     name = values.get("name", "")
     asks = values["asks"]
     if asks == "libraries":
-        return str(_head()["libraries"].get(name, ""))
+        return str(_load_head()["libraries"].get(name, ""))
     if asks != "modules":
         return which_to_install(asks, name)
     if values.get("own_package"):
@@ -466,8 +469,8 @@ def _install(values: _Values) -> str:
     return f"pip install {distribution}" if distribution else ""
 
 
-def _own_mark(values: _Values) -> str:
-    """Return the mark of pytest that a name is near to; to register a slip would hide it."""
+def _find_close_mark(values: _Values) -> str:
+    """Return pytest's mark that a name is close to: registering would hide a typo."""
     from difflib import get_close_matches
 
     name = values["name"].lower()
@@ -475,8 +478,8 @@ def _own_mark(values: _Values) -> str:
     return close[0] if close else ""
 
 
-def _where(values: _Values) -> str:
-    """Return the place of a syntax error: that of the failure, if it is in the same file."""
+def _find_place(values: _Values) -> str:
+    """Return the place of a syntax error: the failure's, if it is in the same file."""
     place = values.get("at", "")
     line = values.get("lineno", "")
     file = values.get("filename") or values.get("file", "")
@@ -487,13 +490,13 @@ def _where(values: _Values) -> str:
     return place
 
 
-def _left_by(values: _Values) -> str:
+def _find_leaver(values: _Values) -> str:
     """Return the test in whose `tmp_path` a file lies, if the folder's name tells."""
     folder = re.search(_OF_TMP_PATH, values.get("filename", ""))
     return folder[1] if folder else ""
 
 
-def _files_of_one_name(values: _Values) -> list[str]:
+def _find_namesakes(values: _Values) -> list[str]:
     """Return the two files, from the root directory if both are below it."""
     file = values.get("nodeid", "").partition("::")[0]
     imported = values.get("imported", "").replace("\\", "/")
@@ -504,52 +507,52 @@ def _files_of_one_name(values: _Values) -> list[str]:
     return [imported.removeprefix(root), file]
 
 
-def _folders(values: _Values) -> str:
-    files = _files_of_one_name(values)
+def _join_folders(values: _Values) -> str:
+    files = _find_namesakes(values)
     folders = [file.rpartition("/")[0] for file in files]
     return " and ".join([folder or "." for folder in folders])
 
 
-def _missing_folder(values: _Values) -> str:
+def _find_missing_folder(values: _Values) -> str:
     folder = values.get("cwd", "")
     return folder if folder == values.get("filename") else ""
 
 
 _DERIVED: Final[Mapping[str, Callable[[_Values], str]]] = {
-    "address": _address,
-    "peer": lambda values: _address(values) or values["fingerprint"],
-    "site": _site,
-    "page": _page,
-    "install": _install,
-    "own_mark": _own_mark,
-    "where": _where,
-    "left_by": _left_by,
+    "address": _format_address,
+    "peer": lambda values: _format_address(values) or values["fingerprint"],
+    "site": _find_site,
+    "page": _find_page,
+    "install": _find_install_command,
+    "own_mark": _find_close_mark,
+    "where": _find_place,
+    "left_by": _find_leaver,
     "base": lambda values: values.get("filename", "").rpartition("/")[2],
-    "first": lambda values: "".join(_files_of_one_name(values)[:1]),
+    "first": lambda values: "".join(_find_namesakes(values)[:1]),
     "second": lambda values: values.get("nodeid", ""),
-    "folders": _folders,
+    "folders": _join_folders,
     "printed_alike": lambda values: normalize_message(
         values.get("said") or values.get("captured", "")
     ),
-    "missing_folder": _missing_folder,
+    "missing_folder": _find_missing_folder,
 }
 """Values that are made of others, or looked up."""
 
 
 @cache
-def _head() -> dict[str, Any]:
+def _load_head() -> dict[str, Any]:
     """Return the entries before the rows: lists of names, and tables to look up."""
-    return parsed(_blocks()[0])
+    return parse_toml(_load_blocks()[0])
 
 
 @cache
-def _blocks() -> list[str]:
-    return packaged("diagnoses.toml").split("\n[[")
+def _load_blocks() -> list[str]:
+    return read_packaged("diagnoses.toml").split("\n[[")
 
 
-def _expanded(names: Sequence[str]) -> set[str]:
+def _expand_names(names: Sequence[str]) -> set[str]:
     """Return the names of classes in a row's `of`, with those of the lists in it."""
-    lists = _head()["names"]
+    lists = _load_head()["names"]
     expanded: set[str] = set()
     for name in names:
         if name.startswith("@"):
@@ -560,32 +563,32 @@ def _expanded(names: Sequence[str]) -> set[str]:
 
 
 @lru_cache(maxsize=1_000)
-def _rows_of(names: tuple[str, ...]) -> tuple[_Row, ...]:
+def _find_rows(names: tuple[str, ...]) -> tuple[_Row, ...]:
     """Return the rows about a class with these names, in the order of the table."""
     rows = {}
     for name in names:
-        for row in _rows_about(name):
+        for row in _parse_rows(name):
             rows[row.number] = row
     return tuple([rows[number] for number in sorted(rows)])
 
 
 @cache
-def _rows_about(name: str) -> tuple[_Row, ...]:
+def _parse_rows(name: str) -> tuple[_Row, ...]:
     """Return the rows that name a class; only those are parsed, as all take 20 ms."""
     signs = [f'"{name}"']
-    for title, names in _head()["names"].items():
+    for title, names in _load_head()["names"].items():
         if name in names:
             signs.append(f'"@{title}"')
     rows = []
-    for number, block in enumerate(_blocks()[1:], start=1):
+    for number, block in enumerate(_load_blocks()[1:], start=1):
         if any(sign in block for sign in signs):
-            ((section, (given,)),) = parsed(f"[[{block}").items()
-            rows.append(_Row(number, section, given))
+            ((section, (entry,)),) = parse_toml(f"[[{block}").items()
+            rows.append(_Row(number, section, entry))
     return tuple(rows)
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
@@ -616,9 +619,9 @@ def distributions_with_option(argument: str) -> tuple[str, ...]:
     return distributions_with("options", option)
 
 
-def refused_options(said: str) -> tuple[str, ...]:
-    """Return the options that pytest's words refuse; none if they say something else."""
-    refusal = re.match(_REFUSED, said)
+def refused_options(message: str) -> tuple[str, ...]:
+    """Return the options that pytest's message refuses; none if it says otherwise."""
+    refusal = re.match(_REFUSED, message)
     if refusal is None:
         return ()
     words = refusal["options"].split()

@@ -98,14 +98,14 @@ def make_sentence(text: str, limit: int) -> str:
         for sign, pattern, replacement in _REPLACEMENTS:
             if sign in shorter:
                 shorter = re.sub(pattern, replacement, shorter)
-        shorter = _fit(shorter.strip() or sentence, limit)
+        shorter = _shorten(shorter.strip() or sentence, limit)
         if shorter == sentence:
             return sentence
         sentence = shorter
 
 
 def _take_words(text: str) -> str:
-    """Return the first line that has words, with the next ones if it says too little."""
+    """Return the first line with words, with the next ones if it says too little."""
     text = "\n".join(text.splitlines())
     letter = re.search(r"[^\W\d_]", text)
     if letter is None:
@@ -147,7 +147,7 @@ def _compared_lines(lines: list[str]) -> list[str]:
     return lines[labels.start() : labels.end()]
 
 
-def _fit(sentence: str, limit: int) -> str:
+def _shorten(sentence: str, limit: int) -> str:
     """Return a sentence cut to a limit: first its quotations, never its last place."""
     excess = len(sentence) - limit
     if excess <= 0:
@@ -156,7 +156,7 @@ def _fit(sentence: str, limit: int) -> str:
     if place is not None and len(place.group()) <= limit // 2:
         ending = place.group()
         words = sentence.removesuffix(ending)
-        return _fit(words, limit - len(ending)) + ending
+        return _shorten(words, limit - len(ending)) + ending
     quotations = re.findall(_QUOTATION, sentence)
     longest = max(
         quotations,
@@ -165,7 +165,7 @@ def _fit(sentence: str, limit: int) -> str:
     )
     if len(longest) > _MIN_QUOTATION:
         shorter = _shorten_quotation(longest, excess)
-        return _fit(sentence.replace(longest, shorter, 1), limit)
+        return _shorten(sentence.replace(longest, shorter, 1), limit)
     end = sentence.rfind(" ", limit // 2, limit - 1)
     if end <= 0:
         end = limit - 2

@@ -17,7 +17,8 @@ from pytest_failure_taxonomy.taxonomy import packaged_table
 _UNNAMED: Final = "language model"
 """What a service is called that doesn't say its name."""
 _SPECIAL: Final = "sandbox.failed"
-"""The kind of sandboxes that are services; those of this machine have messages of their own."""
+"""The kind of sandboxes that are services; those of this machine have messages of their
+own."""
 _CODES: Final = r"\b(?:type|code|status|reason)\\*[\"']? *: *\\*[\"'](?:{names})\b"
 """A value in a JSON body, or in a dictionary of Python or JavaScript."""
 _TYPES: Final = (
@@ -45,12 +46,12 @@ class ServiceWording(NamedTuple):
 
 @cache
 def answers() -> tuple[ServiceWording, ...]:
-    """Return what services answer, in the order of the table; the first that fits decides."""
+    """Return the answers of services, in the order of the table: the first decides."""
     return tuple(
         ServiceWording(
             kind=row["kind"],
             service=row["service"],
-            pattern="|".join(_patterns_of(row)),
+            pattern="|".join(_format_patterns(row)),
             is_vague=row.get("vague", False),
             codes=tuple(row.get("codes", ())),
         )
@@ -58,7 +59,7 @@ def answers() -> tuple[ServiceWording, ...]:
     )
 
 
-def _patterns_of(row: Mapping[str, Any]) -> Iterator[str]:
+def _format_patterns(row: Mapping[str, Any]) -> Iterator[str]:
     yield from row.get("patterns", ())
     for sort, form in (("codes", _CODES), ("types", _TYPES)):
         if sort in row:
@@ -66,7 +67,7 @@ def _patterns_of(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def kind_of_answer(message: str) -> str | None:
-    """Return the kind that a service's answer tells by its words, `None` if they say nothing."""
+    """Return the kind that the words of a service's answer tell, if any."""
     for answer in answers():
         if answer.is_vague:
             continue
@@ -78,64 +79,65 @@ def kind_of_answer(message: str) -> str | None:
 
 @cache
 def service_wordings() -> tuple[ServiceWording, ...]:
-    """Return all that a line of a log can say of a service; the first that fits decides.
+    """Return all wordings of services in a log, in order: the first that fits decides.
 
     Those are its answers, the names of its client's exceptions, and the forms in which
     clients write the status of an answer.
     """
-    clear = [each for each in answers() if not each.is_vague]
-    vague = [each for each in answers() if each.is_vague]
-    packages = [*_packages()]
+    clear = [wording for wording in answers() if not wording.is_vague]
+    vague = [wording for wording in answers() if wording.is_vague]
+    packages = [*_make_package_wordings()]
     return (
         *clear,
-        *_classes(),
-        *(each for each in packages if not each.is_vague),
-        *_statuses(),
+        *_make_class_wordings(),
+        *(wording for wording in packages if not wording.is_vague),
+        *_make_status_wordings(),
         *vague,
-        *(each for each in packages if each.is_vague),
+        *(wording for wording in packages if wording.is_vague),
     )
 
 
-def _classes() -> Iterator[ServiceWording]:
+def _make_class_wordings() -> Iterator[ServiceWording]:
     """Yield the exceptions that say by their names alone what went wrong."""
     for module, rows in packaged_table("libraries")["exceptions"].items():
-        package = _package(module)
+        package = _find_package(module)
         if package is not None:
             for kind, names in rows.items():
                 pattern = _RAISED.format(
                     package=re.escape(package), names="|".join(names)
                 )
-                yield _of_package(package, kind, pattern)
+                yield _make_wording(package, kind, pattern)
 
 
-def _packages() -> Iterator[ServiceWording]:
+def _make_package_wordings() -> Iterator[ServiceWording]:
     """Yield the other exceptions of each package."""
     packages: dict[str, str] = {}
     for module, kind in packaged_table("libraries")["modules"].items():
-        package = _package(module)
+        package = _find_package(module)
         if package is not None and kind.startswith(("llm.", _SPECIAL)):
             packages.setdefault(package, kind)
     for package, kind in packages.items():
         pattern = _RAISED.format(package=re.escape(package), names=_ANY_NAME)
-        yield _of_package(package, kind, pattern, is_vague=kind != _SPECIAL)
+        yield _make_wording(package, kind, pattern, is_vague=kind != _SPECIAL)
 
 
-def _package(module: str) -> str | None:
+def _find_package(module: str) -> str | None:
     """Return the package of a module that is a service's; `None` for others."""
     services = packaged_table("libraries")["services"]
     return next(
-        (each for each in services if f"{module}.".startswith(f"{each}.")), None
+        (package for package in services if f"{module}.".startswith(f"{package}.")),
+        None,
     )
 
 
-def _of_package(
+def _make_wording(
     package: str, kind: str, pattern: str, *, is_vague: bool = False
 ) -> ServiceWording:
     service = packaged_table("libraries")["services"][package]
     return ServiceWording(kind, service, pattern, is_vague)
 
 
-def _statuses() -> Iterator[ServiceWording]:
+def _make_status_wordings() -> Iterator[ServiceWording]:
     """Yield the forms of a status, once for each kind, and that there was no answer."""
     tables = packaged_table("libraries")
     by_kind: defaultdict[str, list[str]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""What users' files say of failures: rules that attribute them, and lists of known ones."""
+"""Users' files about failures: rules that attribute them, lists of known ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_SEARCHED: Final = 2_000
 
 @value
 class Rule:
-    """One rule; a condition that is `None` matches everything, and one of the six is given."""
+    """One rule. A condition that is `None` matches everything; one of six is set."""
 
     name: str
     reason: judgement.FailureReason
@@ -59,9 +59,9 @@ def default_kind(reason: judgement.FailureReason) -> str:
 
 def reasons_of_kind(kind: str) -> tuple[judgement.FailureReason, ...]:
     """Return the reasons that a kind may refine; none where any one will do."""
-    known = judgement.known_kinds().get(kind)
-    if known is not None and known.reason is not None:
-        return (known.reason,)
+    row = judgement.known_kinds().get(kind)
+    if row is not None and row.reason is not None:
+        return (row.reason,)
     return judgement.KIND_FAMILIES.get(kind.partition(".")[0], ())
 
 
@@ -121,8 +121,9 @@ def is_exception(raised: RaisedException, name: str) -> bool:
         if f".{dotted}".endswith(f".{name}"):
             return True
         parts = dotted.split(".")
-        has_ends = (parts[0], parts[-1]) == (wanted[0], wanted[-1])
-        if has_ends and len(wanted) > 1:
+        has_package = parts[0] == wanted[0]
+        has_class = parts[-1] == wanted[-1]
+        if has_package and has_class and len(wanted) > 1:
             # In this order: each takes from what is left.
             left = iter(parts)
             if all(part in left for part in wanted):
@@ -130,7 +131,7 @@ def is_exception(raised: RaisedException, name: str) -> bool:
     return False
 
 
-def _in_normal_form(name: str) -> str:
+def _normalise_name(name: str) -> str:
     return re.sub(r"[-_]+", "-", name).lower()
 
 
@@ -187,12 +188,12 @@ def _is_of_code(rule: Rule, frame: RaisingFrame | None) -> bool:
     package = frame.package or ""
     if " " not in rule.package:
         package = package.partition(" ")[0]
-    pattern = _in_normal_form(rule.package)
-    return package != "" and fnmatchcase(_in_normal_form(package), pattern)
+    pattern = _normalise_name(rule.package)
+    return package != "" and fnmatchcase(_normalise_name(package), pattern)
 
 
 def compare_with_known(
-    known: Sequence[KnownFailure],
+    entries: Sequence[KnownFailure],
     run: RunEvidence,
     judged: judgement.Judgement,
     today: str,
@@ -201,7 +202,7 @@ def compare_with_known(
     """Say which failures of a run are not listed, and which entries no longer hold.
 
     Args:
-        known: the entries.
+        entries: of a file of known failures.
         run: the run. Which entries no longer fail isn't known where its tests are not.
         judged: its judgement.
         today: the date in local time, such as `2026-12-31`.
@@ -211,14 +212,16 @@ def compare_with_known(
         Node ids of failures that no entry lists that still counts; entries that have
         expired or that no longer fail, in words.
     """
-    expired = [entry for entry in known if (entry.expires or today) < today]
-    valid = [entry for entry in known if (entry.expires or today) >= today]
+    expired = [entry for entry in entries if (entry.expires or today) < today]
+    valid = [entry for entry in entries if (entry.expires or today) >= today]
     unlisted: dict[str, None] = {}
     met: set[int] = set()
     for failure, ruling in zip(run.failures, judged.failures, strict=False):
         nodeid = failure.nodeid
         fingerprint = None if failure.crashed else ruling.fingerprint
-        met.update([entry.line for entry in known if entry.lists(nodeid, fingerprint)])
+        met.update(
+            [entry.line for entry in entries if entry.lists(nodeid, fingerprint)]
+        )
         if not any(entry.lists(nodeid, fingerprint) for entry in valid):
             unlisted[nodeid] = None
     passed = [test.nodeid for test in run.tests or () if test.outcome == "passed"]

@@ -4,12 +4,12 @@ They could be frozen dataclasses, but those compile their methods at each start 
 Python, and took half of the time that a pytest with the option on needs to load this
 package; see docs/decisions/0007-values.md.
 
-So a class begins with methods that all classes share, which read the names of the fields
-at each call. That is slow for an object and free for a class, and most classes have few
-objects or none in a run. A class whose twentieth object is made gets an `__init__` and a
-`_told` of its own, compiled from source as a dataclass would do at once
-(`_compile_methods`). Objects made before are the same: they have the same slots, and
-methods are looked up in the class.
+So a class begins with methods that all classes share, which read the names of the
+fields at each call. That is slow for an object and free for a class, and most classes
+have few objects or none in a run. A class whose twentieth object is made gets an
+`__init__` and a `_list_changed_fields` of its own, compiled from source as a dataclass
+would do at once (`_compile_methods`). Objects made before are the same: they have the
+same slots, and methods are looked up in the class.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def value(cls: type[T]) -> type[T]:
         body.pop(name, None)
     defaults = {name: body.pop(name) for name in names if name in body}
     # Reads all fields at once, because each value that is written needs them.
-    read: Any = staticmethod(lambda one: tuple(getattr(one, name) for name in names))
+    read: Any = staticmethod(
+        lambda instance: tuple(getattr(instance, name) for name in names)
+    )
     if len(names) > 1:
         read = attrgetter(*names)
     body.update(
@@ -61,15 +63,15 @@ def value(cls: type[T]) -> type[T]:
     return made
 
 
-def replace(one: T, **changes: Any) -> T:
+def replace(original: T, **changes: Any) -> T:
     """Return a value like another, with some of its fields changed."""
-    return type(one)(**(to_dict(one) | changes))
+    return type(original)(**(to_dict(original) | changes))
 
 
-def to_dict(one: Any) -> dict[str, Any]:
+def to_dict(instance: Any) -> dict[str, Any]:
     """Return the fields of a value by their names, as they are."""
-    fields = one._read(one)  # noqa: SLF001 - put there above
-    return dict(zip(one.__slots__, fields, strict=True))
+    fields = instance._read(instance)  # noqa: SLF001 - put there above
+    return dict(zip(instance.__slots__, fields, strict=True))
 
 
 def defaults_of(cls: Any) -> Mapping[str, object]:
@@ -78,13 +80,14 @@ def defaults_of(cls: Any) -> Mapping[str, object]:
     return defaults
 
 
-to_told: Final = methodcaller("_told")
+list_changed_fields: Final = methodcaller("_list_changed_fields")
 """Return the same without the fields that are as they are by default, which most
 are."""
 
 
 def _begin(self: Any, **fields: Any) -> None:
     cls = type(self)
+    # `next` of a count is atomic, so only one thread compiles.
     if next(cls._made) == MADE_BEFORE_COMPILING:
         _compile_methods(cls)
     if self._defaults:
@@ -93,7 +96,7 @@ def _begin(self: Any, **fields: Any) -> None:
         for name, content in fields.items():
             _set(self, name, content)
     except AttributeError:
-        pass  # there is no such field: see below
+        pass  # a class with slots refuses a field that it doesn't have: see below
     else:
         if len(fields) == len(self.__slots__):
             return
@@ -104,12 +107,12 @@ def _begin(self: Any, **fields: Any) -> None:
 
 
 def _compile_methods(cls: Any) -> None:
-    """Give a class methods of its own, which take a quarter of the time of those for all.
+    """Give a class methods of its own, which take a quarter of the time of shared ones.
 
-    A frozen dataclass calls `object.__setattr__` for each field, which takes three times as
-    long. Here the object is of a twin class with the same slots, and without the refusal to
-    change, until its fields are set: an object may change between classes whose layout is
-    the same.
+    A frozen dataclass calls `object.__setattr__` for each field, which takes three
+    times as long. Here the object is of a twin class with the same slots, and without
+    the refusal to change, until its fields are set: an object may change between
+    classes whose layout is the same.
     """
     parameters = []
     assignments = []
@@ -133,17 +136,17 @@ def _compile_methods(cls: Any) -> None:
         ' set_field(self, "__class__", changing)',
         *assignments,
         " self.__class__ = final",
-        "def _told(self):",
+        "def _list_changed_fields(self):",
         f" fields = {{{', '.join(always)}}}",
         *changed,
         " return fields",
     ]
     exec("\n".join(statements), names)  # noqa: S102 - the names are those of our fields
     cls.__init__ = names["__init__"]
-    cls._told = names["_told"]
+    cls._list_changed_fields = names["_list_changed_fields"]
 
 
-def _told(self: Any) -> dict[str, Any]:
+def _list_changed_fields(self: Any) -> dict[str, Any]:
     fields = to_dict(self)
     for name, default in self._defaults.items():
         if fields[name] is default:
@@ -183,7 +186,7 @@ def _rebuild(cls: type[T], fields: dict[str, object]) -> T:
 
 _METHODS = {
     "__init__": _begin,
-    "_told": _told,
+    "_list_changed_fields": _list_changed_fields,
     "__setattr__": _refuse,
     "__delattr__": _refuse,
     "__eq__": _equal,

@@ -1,4 +1,4 @@
-"""Say the same things in the same words: numbers with nouns, stalls, amounts of memory."""
+"""Word the same things alike: numbers with nouns, stalls, amounts of memory."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def words_of_fork(nodeid: str) -> str:
     return f"{nodeid} forked, and {child}"
 
 
-def words_of_integrity(found: evidence.IntegrityFinding) -> str:
+def words_of_integrity(finding: evidence.IntegrityFinding) -> str:
     """Return what made a result other than the code of the tests, with its place."""
     where = ""
-    if found.where is not None:
-        where = f"{found.where.path}:{found.where.line}"
-    is_named = found.hook is not None and found.hook not in found.detail
-    hook = f"({found.hook})" if is_named else ""
-    tests = f": {listed(found.nodeids, 2)}" if found.nodeids else ""
+    if finding.where is not None:
+        where = f"{finding.where.path}:{finding.where.line}"
+    is_named = finding.hook is not None and finding.hook not in finding.detail
+    hook = f"({finding.hook})" if is_named else ""
+    tests = f": {listed(finding.nodeids, 2)}" if finding.nodeids else ""
     place = " ".join(filter(None, (where or "something", hook)))
-    return f"{place} {found.detail}{tests}"
+    return f"{place} {finding.detail}{tests}"
 
 
-def left_threads(changes: Iterable[evidence.Change]) -> list[evidence.Change]:
+def find_left_threads(changes: Iterable[evidence.Change]) -> list[evidence.Change]:
     """Return the threads that tests have left and that still run."""
     return [
         change for change in changes if change.what == "thread" and not change.is_over
@@ -76,7 +76,7 @@ _CHANGES: Final = {
 
 
 def words_of_change(change: evidence.Change) -> str:
-    """Say what a test did to its process: `test_x.py::test_a left thread server running`."""
+    """Say what a test did to its process: `test_a.py::test_a forked, and …`."""
     return f"{change.nodeid} {_CHANGES[change.what].format(change.detail)}"
 
 
@@ -109,7 +109,7 @@ def enumerated(shown: Sequence[str], count: int) -> str:
 
 
 def and_more(rest: int) -> str:
-    """Return the words after some of many things: ` and 3 more`; nothing after all of them."""
+    """Return the words after some of many things: ` and 3 more`; empty for no rest."""
     if rest <= 0:
         return ""
     return f" and {rest:,} more"
@@ -137,7 +137,7 @@ def failed_gates(reasons: Mapping[str, str]) -> str:
 
 
 def listed(names: Sequence[str], most: int) -> str:
-    """Return the first of some names, and how many more there are: `a, b and 3 more`."""
+    """Return the first names, and how many more there are: `a, b and 3 more`."""
     shown = ", ".join(names[:most])
     more = and_more(len(names) - most)
     return f"{shown}{more}"
@@ -189,7 +189,8 @@ _NO_WORDS: Final = (
 ASYNC_TEST: Final = "async def functions are not natively supported"
 """What pytest says of an async test that no plugin has taken."""
 PLUGINS_FOR_ASYNC: Final = {"asyncio": "pytest-asyncio", "anyio": "anyio"}
-"""Plugins that run only tests that are marked for them, unless their settings say otherwise."""
+"""Plugins that run only tests that are marked for them, unless their settings say
+otherwise."""
 OUTCOMES: Final = frozenset({"Failed", "Skipped"})
 """The same of what pytest raises where a node can't be collected."""
 
@@ -234,7 +235,7 @@ def words_of_collection_failure(failure: evidence.CollectionFailure) -> tuple[st
     if raised is None or raised.type == PYTESTS_REFUSAL:
         words = one_line(failure.message)
     else:
-        words = said_in_one_line(raised.type, raised.message, is_test=False)
+        words = quote_exception(raised.type, raised.message, is_test=False)
     file = failure.nodeid.partition("::")[0]
     place = failure.location
     if place is not None and place.line is not None:
@@ -242,7 +243,7 @@ def words_of_collection_failure(failure: evidence.CollectionFailure) -> tuple[st
         # The file itself, or its folder's `__init__.py`.
         if file and not f"{place.path}/".startswith(f"{file}/"):
             via = f", from {file}"
-        words = _without_place(words, place)
+        words = _remove_place(words, place)
         words = f"{words} ({place.path}:{place.line}{via})"
     elif file not in words:
         words = f"{failure.nodeid}: {words}"
@@ -250,7 +251,7 @@ def words_of_collection_failure(failure: evidence.CollectionFailure) -> tuple[st
 
 
 def words_of_run_error(error: evidence.RunError) -> tuple[str, ...]:
-    """Return what pytest, a conftest or a plugin says about its own error, with the place."""
+    """Return the message of an error of pytest, a conftest or a plugin, in one line."""
     words = one_line(error.message)
     return (words,) if words else ()
 
@@ -276,11 +277,11 @@ def words_of_interruption(stop: evidence.Interruption) -> tuple[str, ...]:
     if not words or stop.exception == "KeyboardInterrupt":
         return ()
     if place is not None and place.line is not None:
-        words += in_brackets(place)
+        words += bracket_place(place)
     return (words,)
 
 
-def said_in_one_line(exception_type: str, message: str, *, is_test: bool) -> str:
+def quote_exception(exception_type: str, message: str, *, is_test: bool) -> str:
     """Return an exception's type and the first line of what it says.
 
     Where pytest itself says it, in words for people, the type is omitted as pytest
@@ -295,7 +296,7 @@ def said_in_one_line(exception_type: str, message: str, *, is_test: bool) -> str
     return f"{exception_type}: {words}"
 
 
-def in_brackets(place: evidence.Location | None) -> str:
+def bracket_place(place: evidence.Location | None) -> str:
     """Return a place to follow words: ` (test_a.py:3)`; nothing where it is unknown."""
     if place is None:
         return ""
@@ -339,7 +340,7 @@ def raised_line(lines: Iterable[str]) -> str:
     return raised or TRACEBACK
 
 
-def _without_place(words: str, place: evidence.Location) -> str:
+def _remove_place(words: str, place: evidence.Location) -> str:
     """Take the place off a SyntaxError's words: its file, or the file's path."""
     name = place.path.rpartition("/")[2]
     file = re.escape(name)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_failure_taxonomy.redaction.redactor import Redactor
-from pytest_failure_taxonomy.redaction.secrets import Secrets, redacted
+from pytest_failure_taxonomy.redaction.secrets import Secrets, redact_value
 from pytest_failure_taxonomy.redaction.signs import Suspicion
 from pytest_failure_taxonomy.report.build import Limits
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -60,7 +60,7 @@ def test_a_text_of_a_failure_is_searched_once(searched: list[str], first: str) -
         exception=raised,
     )
     searched.clear()
-    assert redacted(failure, secrets) is failure
+    assert redact_value(failure, secrets) is failure
     texts = [failure.traceback, failure.message, raised.message]
     assert {*texts} <= {*searched}
     assert len({*searched}) == len(searched)
@@ -87,12 +87,12 @@ def test_secrets_in_what_an_exception_holds() -> None:
     raised = RaisedException(
         type="OSError", module="builtins", message="no", facts=(url,), chain=(inner,)
     )
-    found = redacted(raised, Secrets())
+    found = redact_value(raised, Secrets())
     assert VALUE not in repr(found)
     assert found.facts[0].text == "https://bob:[REDACTED:url-password]@db.test/carts"
     assert found.chain[0].facts == (found.facts[0], found.facts[0])
     plain = replace(raised, facts=(), chain=())
-    assert redacted(plain, Secrets()) is plain
+    assert redact_value(plain, Secrets()) is plain
 
 
 def test_a_redacted_text_is_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import re
 import string
 from typing import Final
 
-from pytest_failure_taxonomy.redaction.signs import known_tokens
+from pytest_failure_taxonomy.redaction.signs import load_tokens
 
 _RANGES: Final = {"A-Z": string.ascii_uppercase, "a-z": string.ascii_lowercase}
 _RANGES_OF_DIGITS: Final = {"0-9": string.digits, "a-f": "abcdef", "A-F": "ABCDEF"}
@@ -31,7 +31,7 @@ def random_part(alphabet: str, length: int, seed: str) -> str:
 
 def tokens() -> list[tuple[str, str, str]]:
     """Return id, token and random part of one token for each head in the table."""
-    table = known_tokens().table
+    table = load_tokens().table
     made = []
     for form in table["tokens"]:
         length = form.get("most", form["least"] + 4)

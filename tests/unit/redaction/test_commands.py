@@ -8,7 +8,10 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.redaction.names import redact_arguments, secret_arguments
+from pytest_failure_taxonomy.redaction.names import (
+    find_secret_arguments,
+    redact_arguments,
+)
 
 VALUE: Final = "correct horse"
 
@@ -103,7 +106,7 @@ def test_other_arguments_stay(given: list[str]) -> None:
 def test_options_of_well_known_programs(given: list[str], shown: list[str]) -> None:
     """What their short options take is known by the program, wherever it stands."""
     assert redact_arguments(given, str) == tuple(shown)
-    assert list(secret_arguments(given)) == [("password", VALUE)]
+    assert list(find_secret_arguments(given)) == [("password", VALUE)]
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_what_breaks_takes_the_text_with_it(monkeypatch: pytest.MonkeyPatch) -> 
     def broken(*_: object) -> str:
         raise RuntimeError
 
-    monkeypatch.setattr(redactor._variables, "changed", broken)
+    monkeypatch.setattr(redactor._variables, "take_changed", broken)
     assert redactor.redact("anything") == "[REDACTED:unsearchable]"
 
 

@@ -11,7 +11,7 @@ import pytest
 from _pytest._io.saferepr import saferepr
 
 from pytest_failure_taxonomy.redaction.redactor import Redactor
-from pytest_failure_taxonomy.redaction.signs import known_tokens
+from pytest_failure_taxonomy.redaction.signs import load_tokens
 from pytest_failure_taxonomy.text import cap
 from tests.unit.redaction.samples import survives, tokens
 
@@ -97,14 +97,14 @@ def test_a_token_that_a_cap_cut_goes(limit: int) -> None:
 
 
 _NOT_BY_HEAD: Final = frozenset(
-    each["id"] for each in known_tokens().table["shapes"]
+    each["id"] for each in load_tokens().table["shapes"]
 ) | {"twilio-key"}
 
 
 def _head(name: str, token: str) -> str:
     prefixes: list[str] = [
         prefix
-        for form in known_tokens().table["tokens"]
+        for form in load_tokens().table["tokens"]
         if form["id"] == name
         for prefix in form["prefixes"]
         if token.startswith(prefix)
@@ -114,7 +114,7 @@ def _head(name: str, token: str) -> str:
 
 def test_the_table_is_well_formed() -> None:
     """Every form compiles, says which rules it stands for, and is long enough to be found."""
-    table = known_tokens().table
+    table = load_tokens().table
     for form in table["tokens"]:
         assert re.compile(f"[{form['alphabet']}]")
         assert form["prefixes"], form

@@ -102,7 +102,7 @@ class Recording:
         record.write("run", **HEADER, context=make_context())
         secrets = Secrets()
         nodeids = NodeIds(secrets)
-        self.progress = Progress(record, STARTED_NS, nodeids.shown_of_all)
+        self.progress = Progress(record, STARTED_NS, nodeids.show_all)
         self.progress.clock = self._clock
         self.log = EventLog(record, secrets, nodeids, Faults(cast("Any", None)))
 

@@ -176,6 +176,10 @@ CASES: Final[tuple[Any, ...]] = (
     ("marker.max_turns", "AGENT_GAVE_UP", "agent_run", None, "", "subject"),
     ("bench.gate", "TESTS_FAILED", "final_test", None, "", "subject"),
     ("bench.lost", "TESTS_FAILED", "final_test", None, "", "ambiguous"),
+    (
+        *("bench.lost", "TESTS_FAILED", "final_test", None),
+        *("CaseLostToEnvironmentError", "environment"),
+    ),
     ("shard.missing", "UNKNOWN", "final_test", None, "", "environment"),
     ("rule.interrupted", "INTERRUPTED", "final_test", None, "", "environment"),
     (

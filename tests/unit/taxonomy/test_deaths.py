@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.taxonomy.deaths import (
+    find_used_limit,
     is_used_up,
     judge_command,
     judge_death,
     judge_late_death,
     judge_worker,
-    used_up,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
@@ -832,9 +832,9 @@ def test_a_limit_of_nothing_is_never_used_up() -> None:
 def test_the_first_limit_that_was_used_up_is_named() -> None:
     """Of several limits the first counts that had run for its share; the sorts are kept apart."""
     limits = (of_test(0.5), of_process(1.0), of_test(0.99, "faulthandler_timeout"))
-    assert used_up(limits, 0.98, of_test=True) is limits[2]
-    assert used_up(limits, 0.97, of_test=False) is limits[1]
-    assert used_up(limits[:1], 0.98, of_test=True) is None
+    assert find_used_limit(limits, 0.98, of_test=True) is limits[2]
+    assert find_used_limit(limits, 0.97, of_test=False) is limits[1]
+    assert find_used_limit(limits[:1], 0.98, of_test=True) is None
 
 
 # The whole verdict.

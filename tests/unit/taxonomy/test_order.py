@@ -17,10 +17,10 @@ from pytest_failure_taxonomy.taxonomy.order import (
     MAX_STARTS,
     Order,
     Plan,
-    as_ranges,
     digest_of,
     order_of,
     read_ranges,
+    write_ranges,
 )
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 from tests.helpers.reports import (
@@ -60,14 +60,14 @@ def start(worker: int, index: int) -> int:
 )
 def test_numbers_are_written_as_ranges(numbers: list[int], text: str) -> None:
     """Consecutive numbers take no more room than their first and last."""
-    assert as_ranges(numbers) == text
+    assert write_ranges(numbers) == text
     assert read_ranges(text) == numbers
 
 
 @given(st.lists(st.integers(0, 300), max_size=50))
 def test_ranges_are_read_as_they_were_written(numbers: list[int]) -> None:
     """Any order comes back."""
-    assert read_ranges(as_ranges(numbers)) == numbers
+    assert read_ranges(write_ranges(numbers)) == numbers
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_an_order_that_is_not_whole_says_so() -> None:
 
 def test_a_report_has_it_where_something_failed() -> None:
     """It is not cut or searched as texts are."""
-    numbers = as_ranges(range(0, 40_000, 2))
+    numbers = write_ranges(range(0, 40_000, 2))
     order = Order(
         workers={"gw1": numbers},
         tests=40_000,

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy import packaged, packaged_table
+from pytest_failure_taxonomy.taxonomy import packaged_table, read_packaged
 from pytest_failure_taxonomy.taxonomy.causes import recognise
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
@@ -2362,7 +2362,7 @@ def test_every_row_can_be_read() -> None:
             name[1:] in table["names"] for name in row["of"] if name.startswith("@")
         ), row
         assert not row["what"].endswith("."), row
-    assert packaged("diagnoses.toml").index("\n[[code]]") > packaged(
+    assert read_packaged("diagnoses.toml").index("\n[[code]]") > read_packaged(
         "diagnoses.toml"
     ).rindex("\n[[environment]]")
 

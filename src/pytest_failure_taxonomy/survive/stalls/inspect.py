@@ -53,7 +53,7 @@ from pytest_failure_taxonomy.system.files import (
 from pytest_failure_taxonomy.system.process import fields_of, read, start_of
 from pytest_failure_taxonomy.taxonomy.evidence import SeenStall, Stall, StallState
 from pytest_failure_taxonomy.taxonomy.values import replace
-from pytest_failure_taxonomy.taxonomy.words import left_threads, words_of_left
+from pytest_failure_taxonomy.taxonomy.words import find_left_threads, words_of_left
 from pytest_failure_taxonomy.text import safe_text
 
 if TYPE_CHECKING:
@@ -459,7 +459,7 @@ class StallInspection:
                 changes = read_worker(folder, worker_of(unit.name) or "").changes
         names = [
             words_of_left(change)
-            for change in left_threads(changes)
+            for change in find_left_threads(changes)
             if fields_of(f"{process_id}/task/{change.number}")
         ]
         return "; ".join(names[:MAX_LEFT_THREADS])
