@@ -349,7 +349,7 @@ def fail(record: DiskRecord, name: str) -> None:
 
 def failed(run: RecordedRun) -> list[str]:
     """Return the tests that a record says have failed."""
-    return [failure.nodeid for failure in run.named("failure")]
+    return [failure.nodeid for failure in run.list_facts("failure")]
 
 
 @pytest.mark.parametrize(

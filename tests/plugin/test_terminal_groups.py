@@ -13,10 +13,10 @@ import pytest
 from pytest_failure_taxonomy.faces.terminal import MAX_CAUSES
 from pytest_failure_taxonomy.hooks.printing import (
     KNOWN,
+    add_links,
     knows_hyperlinks,
     lines_of_causes,
     link_targets,
-    linked,
 )
 from pytest_failure_taxonomy.report.load import decode_report
 from pytest_failure_taxonomy.text import AS_REPORTED
@@ -206,7 +206,7 @@ def test_links_change_nothing_that_is_read(tmp_path: Path) -> None:
     targets = link_targets(decode_report(report), AS_REPORTED, path, "r.json")
     assert targets == {"r.json": path.as_uri(), "tests/a test.py:7": file.as_uri()}
     for text in ("report: r.json", "  1 x no: x (tests/a test.py:7)"):
-        line = linked(text, targets)
+        line = add_links(text, targets)
         assert line != text
         assert LINK.sub(r"\2", line) == text
     for text in (
@@ -215,8 +215,8 @@ def test_links_change_nothing_that_is_read(tmp_path: Path) -> None:
         "xtests/a test.py:7",
         "r.json.old/x",
     ):
-        assert LINK.sub(r"\2", linked(text, targets)) == text
-    assert linked("tests/a test.py:77", targets) == "tests/a test.py:77"
+        assert LINK.sub(r"\2", add_links(text, targets)) == text
+    assert add_links("tests/a test.py:77", targets) == "tests/a test.py:77"
 
 
 @pytest.mark.slow

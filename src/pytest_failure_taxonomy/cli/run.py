@@ -40,12 +40,12 @@ from pytest_failure_taxonomy.survive.report_without_plugin import (
     Absence,
     Command,
     OutputFile,
+    explain_absence,
     is_pytest,
     is_pytest_itself,
     output_files,
     report_of_command,
     timestamp,
-    why_unrecorded,
 )
 from pytest_failure_taxonomy.survive.supervisor import CommandEnd, Supervisor, end_like
 from pytest_failure_taxonomy.system.interpreter import our_command
@@ -138,7 +138,7 @@ def _report_end(
     )
     if report is not None:
         return report, None
-    absence = why_unrecorded(command.words) if mailbox.run_id is None else None
+    absence = explain_absence(command.words) if mailbox.run_id is None else None
     if absence is not None:
         tell(absence.words)
     refusal = partial(_refusal, command, seen, absence)

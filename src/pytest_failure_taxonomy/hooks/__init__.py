@@ -1,1 +1,1 @@
-"""Turn what pytest's hooks see into facts, and follow one run from its start to its report."""
+"""Turn what pytest's hooks see into facts, and follow a run from start to report."""

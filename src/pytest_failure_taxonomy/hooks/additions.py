@@ -1,4 +1,4 @@
-"""What others add to the report of a run: neighbours of the core, and hooks of users."""
+"""Add to a run's report what neighbours of the core and hooks of users have."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def add_sections(
 def read_cases(
     report: FailureReport, sections: Sequence[ReportSection]
 ) -> dict[str, object]:
-    """Return what the HTML page shows of the cases behind sections, by the ids of their runs."""
+    """Return what the HTML page shows of the cases of sections, by run id."""
     cases: dict[str, object] = {}
     for section in sections:
         rows = getattr(report, section.name)
@@ -87,7 +87,7 @@ def ask_amendments(
 def apply_amendments(
     report: FailureReport, amendments: Iterable[Amendment]
 ) -> FailureReport:
-    """Return a report with what is proposed, and with what follows from it."""
+    """Return a report with amendments, and with what follows from them."""
     for amendment in amendments:
         report = amend(report, amendment)
     return report
@@ -96,9 +96,10 @@ def apply_amendments(
 def add_extensions(
     config: pytest.Config, report: FailureReport, faults: Faults, secrets: Secrets
 ) -> FailureReport:
-    """Return a report with what the implementations of our hook return, without secrets.
+    """Add to a report what implementations of our hook return, without secrets.
 
-    An invalid answer becomes a fault. If two answers have the same key, the first one counts.
+    An invalid answer becomes a fault. Of two answers with the same key the first
+    counts.
     """
     hook = config.hook.pytest_failure_taxonomy_report
     if not hook.get_hookimpls():
@@ -143,7 +144,7 @@ def _check_answer(answer: object) -> dict[str, object]:
 
 
 def search_again(report: FailureReport, redact: Callable[[str], str]) -> FailureReport:
-    """Remove secrets that extensions and sections have made known, and count all again."""
+    """Remove secrets learned from extensions and sections, and count again."""
     changed: FailureReport = change_texts(report, redact, CLOSED_FIELDS)
     searched = replace(
         changed,

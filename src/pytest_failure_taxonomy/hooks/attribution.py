@@ -65,9 +65,9 @@ def attribution(
     from pytest_failure_taxonomy.taxonomy.user_rules import reasons_of_kind
 
     try:
-        known = judgement.FailureReason(str(reason))
+        failure_reason = judgement.FailureReason(str(reason))
     except ValueError:
-        names = ", ".join(each.value for each in judgement.FailureReason)
+        names = ", ".join(member.value for member in judgement.FailureReason)
         raise ValueError(
             f"{reason!r} is no failure reason; give one of {names}"
         ) from None
@@ -77,13 +77,13 @@ def attribution(
             "sandbox.browser"
         )
     right = reasons_of_kind(kind)
-    if right and known not in right:
+    if right and failure_reason not in right:
         names = " or ".join(right)
         raise ValueError(
-            f"the kind {kind} refines {names}, not {known}; give that reason"
+            f"the kind {kind} refines {names}, not {failure_reason}; give that reason"
         )
     return Attribution(
-        reason=known,
+        reason=failure_reason,
         kind=kind,
         source=source,
         detail=detail,
@@ -103,9 +103,11 @@ def ask_user(
         error: why it failed.
         phase: of the test.
     """
-    said = node.stash[_SAID] if _SAID in node.stash else None  # noqa: SIM401 - get() is slow
-    if said is not None or not hook.get_hookimpls():
-        return said
+    recorded = None
+    if _SAID in node.stash:  # `get()` is slow
+        recorded = node.stash[_SAID]
+    if recorded is not None or not hook.get_hookimpls():
+        return recorded
     try:
         answer = node.ihook.pytest_failure_taxonomy_classify(
             exception=error,

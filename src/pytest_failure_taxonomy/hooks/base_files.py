@@ -42,13 +42,13 @@ _NO_IMPORT: Final = r"^(?!import |from |'|\")"
 _SELECTS: Final = "addopts|testpaths|python_|norecurse|collect"
 """In settings that choose tests."""
 _FOLDERS: Final = frozenset({"test", "tests"})
-"""Folders of which each changed file may belong to a test."""
+"""Folders where each changed file may belong to a test."""
 _OF_ALL_TESTS: Final = ("'__test__'", "'pytestmark'")
 """Names in a test file that change what becomes of its tests."""
 
 
 class ChangedFile(NamedTuple):
-    """A file that differs from that of the commit, in what decides results."""
+    """A file that differs from the commit's in a part that decides results."""
 
     path: str
     line: int
@@ -118,7 +118,7 @@ def changed_files(
 
 
 def _changed_code(path: Path, old: str | None) -> Iterator[ChangedFile]:
-    """Yield a file of which any change counts."""
+    """Yield the file if any change in it counts."""
     words = "has changed"
     if old is None:
         words = "is new"
@@ -188,15 +188,15 @@ def _first_difference(path: str, old: str, new: str) -> int:
         if tag == "equal":
             continue
         first = first or min(start + 1, max(1, len(lines)))
-        found = None
+        statement = None
         if path.endswith(".py"):
-            found = find_statement(path, [_NO_IMPORT], (start + 1, end))
+            statement = find_statement(path, [_NO_IMPORT], (start + 1, end))
         elif not path.endswith(".pth"):
             settings = [at + 1 for at in range(start, end) if "=" in lines[at]]
             chosen = [at for at in settings if re.search(_SELECTS, lines[at - 1])]
-            found = next(iter(chosen or settings), None)
-        if found is not None:
-            return found
+            statement = next(iter(chosen or settings), None)
+        if statement is not None:
+            return statement
     return first or 1
 
 

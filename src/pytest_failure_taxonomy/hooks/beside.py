@@ -17,13 +17,13 @@ from pytest_failure_taxonomy.taxonomy.program_words import telling_line
 COMPLETED_PROCESS: Final = "subprocess.CompletedProcess"
 
 
-def printed_before(
+def find_printed_line(
     error: BaseException,
     report: pytest.TestReport | pytest.CollectReport | None,
     *,
     is_exit: bool,
 ) -> str:
-    """Return the line of the captured output that says why a program, or this one, failed.
+    """Return the captured line that says why a program, or this one, failed.
 
     Args:
         error: tells of that.
@@ -33,7 +33,7 @@ def printed_before(
     """
     texts: list[object] = []
     if report is None:
-        texts = _captured_at_start(error)
+        texts = _read_startup_output(error)
     else:
         sections = dict(report.sections)
         for stream in ("stderr", "stdout") if is_exit else ("stderr",):
@@ -43,8 +43,8 @@ def printed_before(
     return next(filter(None, lines), "")
 
 
-def asserted_process(error: BaseException) -> Any:
-    """Return the `CompletedProcess` that failed, of the variables where an error was raised."""
+def find_asserted_process(error: BaseException) -> Any:
+    """Return the failed `CompletedProcess` among the variables of the raising frame."""
     entries = inspection.entries_of(error)
     variables = entries[-1].tb_frame.f_locals if entries else {}
     for ended in variables.values():
@@ -55,7 +55,7 @@ def asserted_process(error: BaseException) -> Any:
     return None
 
 
-def _captured_at_start(error: BaseException) -> list[object]:
+def _read_startup_output(error: BaseException) -> list[object]:
     """Return what was printed while a conftest file was loaded that ended pytest.
 
     pytest has passed it on. Its function that did so is in the traceback, with the

@@ -186,10 +186,10 @@ class ControllerRecorder:
         worker = node.gateway.id
         popen = _popen_of(node)
         if popen is not None:
-            known = self._workers[worker]
-            known.seen["process_id"] = int(popen.pid)
-            known.ready_ns = time.monotonic_ns()
-            self._session.log.write("worker", worker=known.end())
+            connected = self._workers[worker]
+            connected.seen["process_id"] = int(popen.pid)
+            connected.ready_ns = time.monotonic_ns()
+            self._session.log.write("worker", worker=connected.end())
         with suppress(OSError), self._record.opened() as folder:
             state = read_worker(folder, worker)
             with folder.open_folder(worker_folder(worker)) as inner:
@@ -197,7 +197,7 @@ class ControllerRecorder:
 
     @guarded_hook(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
-        """Record which tests are selected, by the first worker, and how others differ from it."""
+        """Record the first worker's selection, and how those of others differ."""
         progress = self._session.progress
         if self._each:
             progress.select([*progress.nodeids, *ids], is_more=True)
@@ -228,7 +228,7 @@ class ControllerRecorder:
 
     @guarded_hook(tryfirst=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Receive what the report of a worker carries, or what xdist says of all workers."""
+        """Receive what a worker's report carries, or xdist's error of all workers."""
         self._session.exceptions.receive_from(report)
         if is_of_mismatch(report):
             mismatch = self._collected.mismatch()
@@ -243,9 +243,9 @@ class ControllerRecorder:
             self._session.progress.set_deselected(output["deselected"])
             self._session.empty = output["empty"]
         worker = self._workers[node.gateway.id]
-        seen = worker.seen
+        facts = worker.seen
         if "peak_rss_bytes" in output:
-            seen["peak_rss_bytes"] = output["peak_rss_bytes"]
+            facts["peak_rss_bytes"] = output["peak_rss_bytes"]
         if output.get("exit") and not worker.has_exited:
             worker.has_exited = True
             place = output["exit"]["place"]  # it ends that worker alone
@@ -259,17 +259,17 @@ class ControllerRecorder:
         self._integrity.add_of_worker(output.get("integrity", {}))
         if output.get("changes"):
             changes = [evidence.Change(**change) for change in output["changes"]]
-            seen["changes"] = tuple(changes)
+            facts["changes"] = tuple(changes)
         for fault in output.get("faults", ()):
             self.faults.note(fault)
         if error and not worker.has_exited:
-            seen["error"] = str(error)
+            facts["error"] = str(error)
             self._see_death(worker)
             self._session.log.write("worker", worker=worker.end())
 
     def _see_death(self, worker: _Worker) -> None:
         name = worker.node.gateway.id
-        seen = worker.seen
+        facts = worker.seen
         state = self._state_of(name)
         if state.test is not None:  # the limit that was nearest
             now_ns = time.monotonic_ns()
@@ -280,34 +280,36 @@ class ControllerRecorder:
                 timer=state.timer,
                 faulthandler_seconds=self._faulthandler_seconds,
             )
-            seen["limit"] = max(limits, key=lambda limit: limit.share, default=None)
-        seen["activity"] = state.activity
+            facts["limit"] = max(limits, key=lambda limit: limit.share, default=None)
+        facts["activity"] = state.activity
         worker.returncode = _returncode(worker.node, MAX_WAIT_SECONDS)
         kills = read_oom_count(self._oom_file)
         if kills is not None and self._oom_kills is not None:
-            seen["out_of_memory"] = kills > self._oom_kills
+            facts["out_of_memory"] = kills > self._oom_kills
             self._oom_kills = kills
-        process_id = seen.get("process_id")
+        process_id = facts.get("process_id")
         with suppress(OSError), self._record.opened() as folder:
-            seen["stall"] = stall_of_worker(observed.read_observed(folder), name)
+            facts["stall"] = stall_of_worker(observed.read_observed(folder), name)
             memory = observed.read_memory(folder)
-            seen["peak_rss_bytes"] = (
+            facts["peak_rss_bytes"] = (
                 None if memory is None else memory.peak_of(process_id)
             )
         # The system tells the peak of all children so far: one that raises it has that
         # peak.
         peak = peak_rss_of_children()
         if peak > self._peak_of_children:
-            self._peak_of_children = seen["peak_rss_bytes"] = peak
+            self._peak_of_children = facts["peak_rss_bytes"] = peak
         growth: list[evidence.Change] = []
         if state.test is not None:
             growth += growth_of_test(
-                state.test.nodeid, state.peak_bytes, seen.get("peak_rss_bytes")
+                state.test.nodeid, state.peak_bytes, facts.get("peak_rss_bytes")
             )
-        seen["changes"] = (*state.changes, *growth)
+        facts["changes"] = (*state.changes, *growth)
         if worker.returncode == -_SIGKILL and process_id is not None:
             now_ns = time.monotonic_ns()
-            seen["oom_kill"] = observed.oom_kill_of(process_id, worker.ready_ns, now_ns)
+            facts["oom_kill"] = observed.oom_kill_of(
+                process_id, worker.ready_ns, now_ns
+            )
         self._read_traces(worker)
 
     def _read_traces(self, worker: _Worker) -> None:
@@ -334,8 +336,8 @@ class ControllerRecorder:
                 )
 
     def ends(self) -> tuple[evidence.WorkerEnd, ...]:
-        """Return how each worker ended, sorted by id. To be called when the session is over."""
-        workers = [self._workers[name] for name in _sorted(self._workers)]
+        """Return how each worker ended, sorted by id. Call it after the session."""
+        workers = [self._workers[name] for name in _sort_workers(self._workers)]
         for worker in workers:
             if worker.end().ending == "died":  # maybe after its session
                 self._read_traces(worker)
@@ -349,7 +351,7 @@ class ControllerRecorder:
 
 
 def _returncode(node: Any, wait_seconds: float) -> int | None:
-    """Return the return code of a worker's process; `None` if it runs or is on another host.
+    """Return the return code of a worker; `None` if it runs or is on another host.
 
     Neither xdist nor execnet has a public way to ask for it.
     """
@@ -407,16 +409,16 @@ class CollectedTests:
         workers = list(self._others.values())
         listed = len(self._variants)
         return CollectionMismatch(
-            workers=_sorted(self._workers),
+            workers=_sort_workers(self._workers),
             tests=len(self._nodeids),
             variants=tuple(
-                replace(variant, workers=_sorted(each))
-                for variant, each in zip(self._variants, workers, strict=False)
+                replace(variant, workers=_sort_workers(names))
+                for variant, names in zip(self._variants, workers, strict=False)
             ),
             variants_omitted=len(workers) - listed,
             workers_omitted=sum(map(len, workers[listed:])),
         )
 
 
-def _sorted(workers: Iterable[str]) -> tuple[str, ...]:
+def _sort_workers(workers: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(workers, key=lambda worker: (len(worker), worker)))

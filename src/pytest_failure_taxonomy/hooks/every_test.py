@@ -9,7 +9,7 @@ from pytest_failure_taxonomy.redaction.secrets import NodeIds
 from pytest_failure_taxonomy.taxonomy.evidence import MAX_TESTS, TestOutcome, TestRun
 
 
-class _Kept:
+class _TestState:
     """One test, as far as it is known."""
 
     __slots__ = ("has_failed_before", "outcome", "seconds", "start", "worker")
@@ -40,59 +40,59 @@ class EveryTest:
         self._faults = faults
         self._nodeids = nodeids
         self._started_at = started_at
-        self._tests: dict[str, _Kept] = {}
+        self._tests: dict[str, _TestState] = {}
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add a phase to its test."""
         try:
-            kept = self._tests.get(report.nodeid)
-            if kept is None:
+            test = self._tests.get(report.nodeid)
+            if test is None:
                 start = getattr(report, "start", None)
                 worker = getattr(report, "worker_id", None)
-                kept = self._tests[report.nodeid] = _Kept(start, worker)
-            kept.seconds += report.duration
+                test = self._tests[report.nodeid] = _TestState(start, worker)
+            test.seconds += report.duration
             if report.outcome == "passed":
                 if report.when == "call" and not hasattr(report, "context"):
                     passed: TestOutcome = (
                         "xpassed" if hasattr(report, "wasxfail") else "passed"
                     )
-                    kept.outcome = "flaky" if kept.has_failed_before else passed
+                    test.outcome = "flaky" if test.has_failed_before else passed
             elif hasattr(report, "context"):
                 pass  # after a failed subtest its test's own follows
             elif str(report.outcome) == "rerun":  # pytest-rerunfailures
-                kept.outcome = "failed"
-                kept.has_failed_before = True
+                test.outcome = "failed"
+                test.has_failed_before = True
             elif report.outcome == "skipped":
-                kept.outcome = "xfailed" if hasattr(report, "wasxfail") else "skipped"
+                test.outcome = "xfailed" if hasattr(report, "wasxfail") else "skipped"
             elif report.when == "call":
-                kept.outcome = "failed"
-            elif kept.outcome != "failed" or kept.has_failed_before:
-                kept.outcome = "error"
+                test.outcome = "failed"
+            elif test.outcome != "failed" or test.has_failed_before:
+                test.outcome = "error"
         except BaseException as error:  # noqa: BLE001 - as in guard.guarded
             self._faults.add("pytest_runtest_logreport", error)
 
     def tests(self) -> tuple[TestRun, ...] | None:
-        """Return all tests that have ended, in order of their start; `None` if they are too many.
+        """Return the tests that have ended, by their start; `None` if too many.
 
         A test that was tried again and never passed has failed.
         """
         if len(self._tests) > MAX_TESTS:
             return None
         ended = {
-            name: kept for name, kept in self._tests.items() if kept.outcome is not None
+            name: test for name, test in self._tests.items() if test.outcome is not None
         }
         shown = self._nodeids.show_all(list(ended))
-        found = [
+        runs = [
             TestRun(
                 nodeid=nodeid,
-                outcome=kept.outcome or "failed",
+                outcome=test.outcome or "failed",
                 start_seconds=None
-                if kept.start is None
-                else max(0.0, kept.start - self._started_at),
-                duration_seconds=kept.seconds,
-                worker=kept.worker,
+                if test.start is None
+                else max(0.0, test.start - self._started_at),
+                duration_seconds=test.seconds,
+                worker=test.worker,
             )
-            for nodeid, kept in zip(shown, ended.values(), strict=True)
+            for nodeid, test in zip(shown, ended.values(), strict=True)
         ]
-        return tuple(sorted(found, key=lambda each: each.start_seconds or 0.0))
+        return tuple(sorted(runs, key=lambda run: run.start_seconds or 0.0))

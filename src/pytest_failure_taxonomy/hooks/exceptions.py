@@ -1,4 +1,4 @@
-"""Describe exceptions as plain values: what they are, say and hold, and what they were raised from.
+"""Describe exceptions as plain values: their type, text, fields and causes.
 
 The reports of pytest say how a failure reads. They don't say of which type the
 exception was. What is read of the fields of an exception stands in
@@ -76,7 +76,7 @@ _WITH_FRAMES: Final = frozenset(
         "bdb.BdbQuit",
     }
 )
-"""Exceptions of which a frame of the standard library may say more."""
+"""Exceptions about which a frame of the standard library may say more."""
 _OF_SYSTEM: Final = frozenset({"builtins.OSError", "sqlite3.OperationalError"})
 """Exceptions that may come of what an earlier test did to the process, or another
 process holds."""
@@ -109,7 +109,7 @@ def describe_exception(
     formatted: str = "",
     report: pytest.TestReport | pytest.CollectReport | None = None,
 ) -> evidence.RaisedException:
-    """Describe an exception by its type, message and origin, and by what is behind it.
+    """Describe an exception by its type, message, origin, and the exceptions behind it.
 
     Args:
         error: has been raised.
@@ -147,7 +147,7 @@ def describe_exception(
                 is_collection = report is None or report.when == "collect"
                 if is_collection and frame and frame.owner == "dependency":
                     facts |= _caller_at(place, origins)
-                more["facts"] = _as_evidence(facts)
+                more["facts"] = _make_facts(facts)
                 more["chain"] = _chain_of(error, report and report.longrepr, origins)
     raised = evidence.RaisedException(
         type=inspection.name_of(kind),
@@ -160,7 +160,7 @@ def describe_exception(
     )
     if is_more:
         with suppress(OSError, MemoryError):
-            return _with_output(raised, error, report)
+            return _add_program_output(raised, error, report)
     return raised
 
 
@@ -173,7 +173,7 @@ def _module_failing(error: BaseException) -> str:
     return ""
 
 
-def _with_output(
+def _add_program_output(
     raised: evidence.RaisedException,
     error: BaseException,
     report: pytest.TestReport | pytest.CollectReport | None,
@@ -185,20 +185,20 @@ def _with_output(
     is_of_program = not printing.keys().isdisjoint(raised.names)
     if not is_of_program and program_words.is_about_a_program(raised.message):
         is_of_program = True
-        process = beside.asserted_process(error)
+        process = beside.find_asserted_process(error)
         if process is not None:
             of_process = _facts_of_fields(process, (beside.COMPLETED_PROCESS,))
-            facts += _as_evidence(of_process)
+            facts += _make_facts(of_process)
     has_said = any(fact.name == "said" for fact in facts)
     if (is_exit or is_of_program) and not has_said:
-        line = beside.printed_before(error, report, is_exit=is_exit)
+        line = beside.find_printed_line(error, report, is_exit=is_exit)
         if line:
-            facts += _as_evidence({"captured": line})
+            facts += _make_facts({"captured": line})
     return replace(raised, facts=facts)
 
 
 def name_exception(error: BaseException) -> evidence.RaisedException:
-    """Describe an exception by its type alone, which takes nothing that a test could patch."""
+    """Describe an exception by its type alone, which no test can have patched."""
     kind = type(error)
     return evidence.RaisedException(
         type=inspection.name_of(kind),
@@ -259,29 +259,29 @@ def _facts_of_fields(holder: object, bases: Iterable[str]) -> dict[str, str]:
     if "command" in facts:
         program = facts["command"].strip().partition(" ")[0]
         facts["command"] = os.path.basename(program)
-    line = _line_printed(holder, bases)
+    line = _find_program_output(holder, bases)
     if line:
         facts.setdefault("said", line)
     return facts
 
 
-def _line_printed(error: object, bases: Iterable[str]) -> str:
-    """Return the output of a program that an exception holds, if it is about a program."""
+def _find_program_output(error: object, bases: Iterable[str]) -> str:
+    """Return the output of a program if the exception is about a program."""
     tables = map(packaged_table("facts")["output"].get, bases)
     for path in " ".join(filter(None, tables)).split():
-        if line := program_words.telling_line(_stored(error, path), or_last=True):
+        if line := program_words.telling_line(_read_path(error, path), or_last=True):
             return line
     return ""
 
 
-def _as_evidence(facts: dict[str, str]) -> tuple[evidence.Fact, ...]:
+def _make_facts(facts: dict[str, str]) -> tuple[evidence.Fact, ...]:
     return tuple(evidence.Fact(name=name, text=text) for name, text in facts.items())
 
 
 def _caller_at(
     place: evidence.OriginPlace | None, origins: origin.OriginFinder
 ) -> dict[str, str]:
-    """Return the fact that says whose line has called a library; none without such a line."""
+    """Return the fact that says whose line called a library; empty without a line."""
     if place is None or not place.text:
         return {}
     file = f"{origins.roots[0]}{place.path}"
@@ -303,15 +303,15 @@ def _chain_of(
     entries = inspection.attribute_of(shown, "chain")
     # The last entry is the exception itself.
     texts = iter(entries[-2::-1] if type(entries) is list else ())
-    seen = {id(error)}
+    visited = {id(error)}
     while len(links) < MAX_LINKS:
         linked, is_cause = inspection.cause_or_context_of(error)
         if linked is None and issubclass(type(error), BaseExceptionGroup):
             linked = next(origin.leaves_of(error), None)
             texts = iter(())
-        if linked is None or id(linked) in seen:
+        if linked is None or id(linked) in visited:
             break
-        seen.add(id(linked))
+        visited.add(id(linked))
         bases = inspection.names_of_bases(type(linked))
         crash = next(texts, (None, None))[1]
         formatted = "" if crash is None else str(crash.message)
@@ -328,7 +328,7 @@ def _chain_of(
             bases=bases,
             message=message,
             is_cause=is_cause,
-            facts=_as_evidence(facts),
+            facts=_make_facts(facts),
             raiser=origins.raiser_of(linked),
         )
         links.append(link)
@@ -337,7 +337,7 @@ def _chain_of(
 
 
 def _fixture_of(error: BaseException, rootdir: Path) -> _Seen:
-    """Return name and place of the fixture in whose setup or teardown an exception was raised.
+    """Return name and place of the fixture whose setup or teardown raised.
 
     A fixture that is kept for several tests raises the same exception for each of them.
     """
@@ -351,11 +351,14 @@ def _fixture_of(error: BaseException, rootdir: Path) -> _Seen:
             if type(name) is not str or name.startswith(_OF_CLASSIC_SETUP):
                 return {}
             function = inspection.attribute_of(definition, "func")
-            return {"fixture": name, "fixture_place": _defined_at(function, rootdir)}
+            return {
+                "fixture": name,
+                "fixture_place": _locate_function(function, rootdir),
+            }
     return {}
 
 
-def _defined_at(function: object, rootdir: Path) -> evidence.Location | None:
+def _locate_function(function: object, rootdir: Path) -> evidence.Location | None:
     """Return where a function of the user's is defined, its decorators included."""
     if type(function) is MethodType:
         function = function.__func__
@@ -370,7 +373,7 @@ def _defined_at(function: object, rootdir: Path) -> evidence.Location | None:
 def _read_frames(
     error: BaseException, facts: dict[str, str], origins: origin.OriginFinder
 ) -> None:
-    """Add what the innermost frames say, those of libraries; the outermost of them counts."""
+    """Add facts of the innermost frames, those of libraries; the outermost counts."""
     tables = packaged_table("facts")["frames"]
     entries = inspection.entries_of(error)
     for entry in reversed(entries[-tracebacks.MAX_FRAMES :]):
@@ -394,9 +397,9 @@ def _read_frames(
 
 
 def _add(facts: dict[str, str], name: str, holder: object, paths: str) -> None:
-    """Add a fact where a path leads to a text or a whole number; a path may be empty."""
+    """Add a fact if a path (it may be empty) leads to a text or a whole number."""
     for path in paths.split() or ("",):
-        value = _stored(holder, path)
+        value = _read_path(holder, path)
         if type(value) is _PATH:
             value = str(value)
         is_text = type(value) is str and 0 < len(value) <= _MAX_FACT
@@ -412,7 +415,7 @@ def _facts_of_run(
     facts: dict[str, str],
     origins: origin.OriginFinder,
 ) -> dict[str, str]:
-    """Return how an exception is related to what else ran: earlier tests, other workers."""
+    """Return how an exception is related to earlier tests and other workers."""
     if origins.ledger is not None and not _OF_SYSTEM.isdisjoint(bases):
         return origins.ledger.facts_of(error, message, facts)
     if "builtins.ResourceWarning" in bases:
@@ -454,14 +457,14 @@ def _place_of(
 
 
 def _old_setup_of(holder: object) -> dict[str, str]:
-    """Return the fact that a class has a `setup` of nose, which pytest 8 does not call."""
+    """Return the fact that a class has nose's `setup`, which pytest 8 ignores."""
     bodies = [inspection.body_of(base) for base in inspection.bases_of(type(holder))]
     names = {name for body in bodies for name in body}
     is_old = "setup" in names and "setup_method" not in names
     return {"old_setup": "setup"} if is_old else {}
 
 
-def _stored(holder: Any, path: str) -> Any:
+def _read_path(holder: Any, path: str) -> Any:
     """Return the value at the end of a path, `None` if it leads nowhere."""
     for step in filter(None, path.split(".")):
         kind = type(holder)
@@ -501,14 +504,14 @@ def _fields(holder: object, name: str) -> Iterator[object]:
 
 
 def _memory_pressure() -> evidence.MemoryPressure | None:
-    """Return the limit of memory of which this process uses most; `None` if it has none.
+    """Return the memory limit closest to being reached; `None` without a limit.
 
     The exception still holds what its frames had, so that this is nearly what they
     used.
     """
     try:
         used = own_limits()
-    except MemoryError:  # nothing at all is left, and what of is unknown
+    except MemoryError:  # nothing is left; which limit is unknown
         return None
     pressures = [
         evidence.MemoryPressure(
@@ -526,7 +529,7 @@ def _used_share(pressure: evidence.MemoryPressure) -> float:
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """Return the exception that pytest has wrapped, if it wraps the error of an import."""
+    """Return the exception that pytest has wrapped in an import error of its own."""
     is_refusal = issubclass(type(error), pytest.Collector.CollectError)
     if is_refusal or is_import_failure(error):
         return inspection.direct_cause_of(error) or error
@@ -587,7 +590,7 @@ def words_of(
         frames = [*origin.printed_frames(text)]
         place = origin.own_place_in(frames, rootdir)
     else:
-        words = _typed(error, text)
+        words = _format_exception(error, text)
         frames = origin.frames_of(error)
         place = origin.own_place_of(error, rootdir)
     hook = None if loaded else origin.hook_in(frames)
@@ -611,7 +614,7 @@ def words_of(
     return f"{words} (from {loaded})" if loaded else words
 
 
-def _typed(error: BaseException, message: str) -> str:
+def _format_exception(error: BaseException, message: str) -> str:
     """Return type and message, as Python prints them."""
     name = inspection.name_of(type(error))
     if message:
@@ -635,17 +638,17 @@ def _words_of_uncaught(error: BaseException, rootdir: Path) -> str:
     uncaught = inspection.direct_cause_of(first)
     if where is None or uncaught is None:
         return ""
-    return f"{where} {words_of(uncaught, rootdir)}{_and_others(others)}"
+    return f"{where} {words_of(uncaught, rootdir)}{_describe_others(others)}"
 
 
-def _and_others(count: int) -> str:
+def _describe_others(count: int) -> str:
     if count:
         return f" (and {count} more)"
     return ""
 
 
 def words_of_plugin(path: str) -> str:
-    """Return name and version of the distribution that has a plugin's file; empty for none."""
+    """Return name and version of a plugin file's distribution; empty for none."""
     distribution = None
     if _is_installed(path):
         distribution = distribution_of(path)
@@ -653,14 +656,14 @@ def words_of_plugin(path: str) -> str:
 
 
 def _words_of_doctest(error: Any) -> str:
-    """Return what the first failure of a doctest expected and got; empty for other exceptions."""
+    """Return what a doctest's first failure expected and got; empty for no doctest."""
     kind = inspection.dotted_name_of(type(error))
     if kind == "_pytest.doctest.MultipleDoctestFailures":
         first, *others = error.failures
-        return _words_of_doctest(first) + _and_others(len(others))
+        return _words_of_doctest(first) + _describe_others(len(others))
     if kind == "doctest.UnexpectedException":
         raised = error.exc_info[1]
-        return _typed(raised, message_of(raised))
+        return _format_exception(raised, message_of(raised))
     if kind == "doctest.DocTestFailure":
         expected = _shorten(error.example.want)
         return f"expected {expected}, got {_shorten(error.got)}"
@@ -724,7 +727,7 @@ def shown_message(longrepr: Any) -> str:
 
 
 def shown_exception(longrepr: Any) -> str:
-    """Return type and text of an exception as pytest has formatted them; empty if it has not.
+    """Return type and text as pytest has formatted them; empty if it has not.
 
     Of a module that can't be imported the text has them in its last lines, after an
     `E`.
@@ -742,7 +745,7 @@ def shown_exception(longrepr: Any) -> str:
 
 
 def words_for_people(longrepr: Any) -> str:
-    """Return the text that pytest or a custom item shows instead of a traceback, if it does.
+    """Return the text that pytest or a custom item shows instead of a traceback.
 
     Such a text is meant for people; the `str()` of the exception may be its arguments.
     """
@@ -759,7 +762,7 @@ def words_for_people(longrepr: Any) -> str:
 
 
 def shown_place(longrepr: Any, rootdir: Path) -> evidence.Location | None:
-    """Return the place that pytest shows; of a library, where the user's code called it.
+    """Return the place that pytest shows; for a library, the line that called it.
 
     If the traceback has no line of the user's code, return pytest's place anyway.
     """
@@ -776,7 +779,7 @@ def shown_place(longrepr: Any, rootdir: Path) -> evidence.Location | None:
 
 
 def _crash_of(longrepr: object) -> Any:
-    """Return pytest's object for the place of a crash and its message; `None` without one."""
+    """Return pytest's object with a crash's place and message; `None` without one."""
     # That of nearly all failures, which is asked often.
     if type(longrepr) is ExceptionChainRepr:
         return longrepr.reprcrash

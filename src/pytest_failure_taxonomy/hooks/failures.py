@@ -1,8 +1,8 @@
-"""Collect what happened in a run besides passed tests, in memory and in the record on disk.
+"""Collect what happened besides passed tests, in memory and in the record on disk.
 
 pytest passes the report of a failed test and the exception behind it to two hooks.
-`ExceptionMemory` describes the exception and keeps that until the report comes by; `EventLog` keeps
-all failures and errors.
+`ExceptionMemory` describes the exception and keeps the description until the report
+comes by; `EventLog` keeps all failures and errors.
 """
 
 from __future__ import annotations
@@ -45,14 +45,16 @@ T = TypeVar("T")
 
 
 _ATTRIBUTE: Final = "_failure_taxonomy"
-"""The attribute by which a worker's report carries the description to the controller."""
+"""The attribute of a worker's report that carries the description."""
 
 
 MAX_NOTED: Final = 20
 """Warnings and empty files that are kept to say why no test was found."""
 _RESERVE: Final = 4 << 20
-"""Bytes of address space that a `MemoryError` sets free. A test that fails of one still has all
-that it has asked for, and what describes the failure, and its modules, must fit in beside it."""
+"""Bytes of address space that a `MemoryError` sets free.
+
+A test that ran out of memory still has all that it has asked for. The description of
+the failure, and the modules that describe it, must fit in beside that."""
 
 Report = pytest.TestReport | pytest.CollectReport
 
@@ -72,9 +74,10 @@ NOTHING: Final = Described(exception=None)
 class EventLog:
     """Collect the failures and errors of a run in the order in which they occur.
 
-    Secrets are removed here, so that neither the record nor the report ever holds them. A later
-    failure may reveal a secret that an earlier one shows: it is erased from the record at once, and
-    from the evidence at the end. The node ids in memory are pytest's own.
+    Secrets are removed here, so that neither the record nor the report ever holds them.
+    A later failure may reveal a secret that an earlier one shows. It is erased from the
+    record at once, and from the evidence at the end. In memory the node ids are
+    pytest's own.
     """
 
     def __init__(
@@ -92,7 +95,7 @@ class EventLog:
         self._nodeids = nodeids
         self._faults = faults
         self.recorded = 0
-        """How many failed reports, of tests and collectors, have come to their place here."""
+        """How many failed reports of tests and collectors have been added."""
         self.known_at_first: int | None = None
         """How many secrets were known when the first event was added."""
 
@@ -110,7 +113,8 @@ class EventLog:
         failure = bare
         try:
             failure = self._complete(bare, describe)
-        finally:  # a signal may end the description, and the failure counts all the same
+        # A signal may interrupt the description; the failure counts all the same.
+        finally:
             self.failures.append(failure)
             self.recorded += 1
         # Its node id was searched for secrets when it was selected.
@@ -118,7 +122,7 @@ class EventLog:
         self._erase_new_secrets()
 
     def remove_subtests(self, nodeid: str, worker: str | None) -> int:
-        """Remove the failed subtests of a test that is run again; return how many there were."""
+        """Remove the failed subtests of a test that runs again; return their count."""
         before = len(self.failures)
         self.failures[:] = evidence.drop_attempt(self.failures, nodeid, worker)
         return before - len(self.failures)
@@ -128,7 +132,7 @@ class EventLog:
         bare: evidence.CollectionFailure,
         describe: Callable[[], evidence.CollectionFailure] | None = None,
     ) -> None:
-        """Add a node that could not be collected, unless another worker has reported it."""
+        """Add a node that wasn't collected, unless another worker has reported it."""
         is_new = bare.nodeid not in self.collection_failures
         if is_new:
             self.collection_failures[bare.nodeid] = self._complete(bare, describe)
@@ -142,7 +146,7 @@ class EventLog:
         bare: evidence.RunError,
         describe: Callable[[], evidence.RunError] | None = None,
     ) -> None:
-        """Add an error outside of the tests, unless another worker has reported the same one.
+        """Add an error outside of the tests, unless another worker has reported it.
 
         How many workers report it before the session ends is a matter of timing.
         """
@@ -179,9 +183,9 @@ class EventLog:
         self._record.write(event, **fields)
 
     def _complete(self, bare: T, describe: Callable[[], T] | None) -> T:
-        """Return all that is known, without secrets; what is sure to be known if that fails.
+        """Return the full description without secrets, or `bare` if that fails.
 
-        A test may have patched what a description takes, and its failure counts all the same.
+        A test may have patched what a description uses, and its failure still counts.
         """
         try:
             return redact_value(bare if describe is None else describe(), self._secrets)
@@ -194,7 +198,7 @@ class EventLog:
         self._erase_new_secrets()
 
     def _erase_new_secrets(self) -> None:
-        """Erase secrets that have just become known from what is on disk."""
+        """Erase new secrets from the record on disk."""
         if self.known_at_first is None:
             self.known_at_first = self._secrets.known
         fillers = self._secrets.take_new()
@@ -205,7 +209,8 @@ class EventLog:
 class ExceptionMemory:
     """Match each failed report with the exception behind it.
 
-    pytest passes the two to different hooks, in an order that depends on who runs the test:
+    pytest passes the two to different hooks, in an order that depends on who runs the
+    test:
 
         plain          makereport, logreport(failed), exception_interact
         rerunfailures  makereport, exception_interact, logreport(rerun or failed)
@@ -213,15 +218,15 @@ class ExceptionMemory:
         worker         makereport, logreport: described there, sent with the report
         controller     logreport or collectreport alone, with what the worker has sent
 
-    Where the report comes first, it waits (`SessionRecorder._awaiting`) until the next hook
-    of any kind: either that brings its exception, or there was none, as for a test that
-    passed and was expected to fail. Where the exception comes first, it waits here: a test's
-    until its next report, a collector's until its own.
+    Where the report comes first, it waits (`SessionRecorder._awaiting`) until the next
+    hook of any kind. Either that brings its exception, or there was none, as for a test
+    that passed and was expected to fail. Where the exception comes first, it waits
+    here: a test's until its next report, a collector's until its own.
 
     A worker can't wait for `exception_interact`: xdist sends the report away in
-    `logreport`. So it keeps each call at `makereport`, and describes the exception while
-    the report passes. The controller takes the description off again before another plugin
-    sees the report.
+    `logreport`. So it keeps each call at `makereport`, and describes the exception
+    while the report passes. The controller takes the description off again before
+    another plugin sees the report.
     """
 
     def __init__(
@@ -235,7 +240,7 @@ class ExceptionMemory:
         Args:
             config: of the run; its plugins are asked why a test failed.
             faults: takes what they raise.
-            learn: called on the controller with possible secrets of a worker's environment.
+            learn: takes possible secrets of a worker's environment on the controller.
         """
         self._rootdir = config.rootpath
         self._faults = faults
@@ -244,14 +249,15 @@ class ExceptionMemory:
         self._environment = dict(os.environ)
         self._origins = OriginFinder(config.rootpath, config.getini("python_files"))
         self.ledger = self._origins.ledger = Ledger()
-        self._origins.raising_frames  # noqa: B018 - loaded before a test patches what it imports
+        # Loaded before a test patches what it imports.
+        self._origins.raising_frames  # noqa: B018
         self._raised: dict[
             tuple[str, str], tuple[pytest.Item, pytest.CallInfo[Any]]
         ] = {}
         self._collecting: dict[str, Described] = {}
         self._compared: tuple[Difference, str, comparisons.Place | None]
-        """In what and where the sides of the last comparison that failed differ, and where
-        that is."""
+        """How the sides of the last failed comparison differ, where in them, and the
+        place of the comparison."""
         self._compared = "other", "", None
         self._received: tuple[Report, Described] | None = None
         self._reserve: mmap.mmap | None = None
@@ -264,14 +270,14 @@ class ExceptionMemory:
         self._raised[node.nodeid, call.when] = node, call
 
     def see_comparison(self, operator: str, left: object, right: object) -> None:
-        """Keep in what the two sides of an assertion differ; pytest asks before it raises."""
+        """Keep how the sides of an assertion differ; pytest asks before it raises."""
         difference = compare_sides(operator, left, right)
         where = first_difference(left, right) if operator == "==" else ""
         place = comparisons.asserting_place()
         self._compared = difference, where, place
 
     def take_test(self, report: pytest.TestReport) -> Described:
-        """Return the exception of a failed test and its attribution, and forget them."""
+        """Return the exception of a failed test and its attribution, once."""
         described = self._find_received(report)
         if described is not None:
             return described
@@ -295,17 +301,17 @@ class ExceptionMemory:
     def explain_test(
         self, node: pytest.Item, error: BaseException, report: pytest.TestReport
     ) -> Described:
-        """Describe the exception of a failed test, and ask the user's code for the reason."""
+        """Describe the exception of a failed test; ask the user's code for a reason."""
         if issubclass(type(error), MemoryError) and self._reserve is not None:
             self._reserve.close()
             self._reserve = None
         raised = self._describe(node, error, report)
         words = exceptions.words_for_people(report.longrepr)
         if words:
-            others = _missing_fixtures_beside(error)
+            others = _list_other_missing_fixtures(error)
             raised = replace(raised, message="; ".join([words, *others]))
         if raised.message.startswith(ASYNC_TEST):
-            # The plugin that would run it if it were marked for it, where one is loaded.
+            # Name the loaded plugin that would run the test if it were marked for it.
             is_loaded = node.config.pluginmanager.has_plugin
             facts: tuple[evidence.Fact, ...] = ()
             for plugin, name in PLUGINS_FOR_ASYNC.items():
@@ -321,7 +327,8 @@ class ExceptionMemory:
     ) -> evidence.RaisedException | None:
         """Describe the cause of an error outside of the tests.
 
-        Return `None` for a worker's error that xdist passes on as text: only the text has its type.
+        Return `None` for a worker's error that xdist passes on as text: only the text
+        has its type.
 
         Args:
             error: left pytest, or one of its hooks.
@@ -363,7 +370,7 @@ class ExceptionMemory:
         self._collecting[node.nodeid] = Described(exception=described, place=place)
 
     def take_collector(self, report: pytest.CollectReport) -> Described:
-        """Return exception and place of a node that could not be collected, and forget them."""
+        """Return exception and place of a node that wasn't collected, once."""
         described = self._find_received(report)
         if described is not None:
             return described
@@ -382,7 +389,7 @@ class ExceptionMemory:
         setattr(report, _ATTRIBUTE, to_json(sent))
 
     def receive_from(self, report: Report) -> None:
-        """Detach the exception from a report on the controller, before other plugins see it."""
+        """Detach the exception from a report before other plugins see the report."""
         sent = report.__dict__.pop(_ATTRIBUTE, None)
         self._received = None
         if sent is not None:
@@ -399,7 +406,7 @@ class ExceptionMemory:
     def _describe(
         self, node: pytest.Item | pytest.Collector, error: BaseException, report: Report
     ) -> evidence.RaisedException:
-        # The file of a test in Python, whatever it is called; that of a doctest is none.
+        # The file of a Python test, whatever its name; a doctest's file is none.
         is_python = isinstance(node, pytest.Function | pytest.Module)
         self._origins.collected = node.path if is_python else None
         try:
@@ -418,7 +425,7 @@ class ExceptionMemory:
             return exceptions.name_exception(error)
 
     def _take_difference(self, error: BaseException) -> dict[str, str]:
-        """Return in what and where the sides of an assertion differ, and forget that."""
+        """Return how the sides of an assertion differ and where, once."""
         difference, where, place = self._compared
         self._compared = "other", "", None
         entries = inspection.entries_of(error)
@@ -433,17 +440,18 @@ class ExceptionMemory:
         return {}
 
 
-def _missing_fixtures_beside(error: BaseException) -> list[str]:
+def _list_other_missing_fixtures(error: BaseException) -> list[str]:
     """List the other missing fixtures of a test; pytest stops at the first one."""
     if not inspection.is_of_fixture_lookup(error):
         return []
     with suppress(Exception):  # not public; the first missing fixture is known anyway
         missing: Any = error
-        found = missing.request.node._fixtureinfo.name2fixturedefs  # noqa: SLF001 - there is no public way
-        asked = dict.fromkeys(missing.request.fixturenames)
-        parameters = getattr(
-            getattr(missing.request.node, "callspec", None), "params", {}
-        )
-        known = {missing.argname, "request", *found, *parameters}
-        return [f"fixture {name!r} not found" for name in asked if name not in known]
+        request = missing.request
+        fixtures = request.node._fixtureinfo.name2fixturedefs  # noqa: SLF001
+        asked = dict.fromkeys(request.fixturenames)
+        parameters = getattr(getattr(request.node, "callspec", None), "params", {})
+        available = {missing.argname, "request", *fixtures, *parameters}
+        return [
+            f"fixture {name!r} not found" for name in asked if name not in available
+        ]
     return []

@@ -1,4 +1,4 @@
-"""Keep errors of this plugin out of the user's run, and Ctrl+C out of its critical sections."""
+"""Keep our errors out of the user's run, and Ctrl+C out of critical sections."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class FailureTaxonomyWarning(pytest.PytestWarning):
 
 
 class Faults:
-    """Collect the recorder's own errors: the first becomes a warning, all go to the report."""
+    """Collect the recorder's own errors: all for the report, the first as a warning."""
 
     def __init__(self, config: pytest.Config, *, is_worker: bool = False) -> None:
         self._config = config
@@ -71,7 +71,7 @@ class Faults:
 
     @contextmanager
     def catch(self, where: str) -> Iterator[None]:
-        """Record what a step at the end of the run raises; the steps after it are taken."""
+        """Record an error of a step at the end of the run, and go on after it."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - the rest of the report stands
@@ -111,16 +111,18 @@ class Faults:
                 FailureTaxonomyWarning,
                 *(place or (__file__, 1)),
             )
-            said = {
+            warning_arguments = {
                 "warning_message": shown,
                 "nodeid": "",
                 "when": "runtest",
                 "location": None,
             }
-            self._config.hook.pytest_warning_recorded.call_historic(kwargs=said)
+            self._config.hook.pytest_warning_recorded.call_historic(
+                kwargs=warning_arguments
+            )
 
     def _limits_warnings(self) -> bool:
-        """Tell whether one more warning could change the exit code (pytest 9.1, --max-warnings)."""
+        """Tell whether a warning could change the exit code (9.1's --max-warnings)."""
         if getattr(self._config.option, "max_warnings", None) is not None:
             return True
         with suppress(KeyError, ValueError):
@@ -143,12 +145,12 @@ def guarded(hook: Hook) -> Hook:
 
 
 def guarded_hook(**options: Any) -> Callable[[Hook], Hook]:
-    """Guard a hook method for which pytest has options, as `pytest.hookimpl` takes them."""
+    """Guard a hook method, with the options of `pytest.hookimpl`."""
     return lambda hook: pytest.hookimpl(**options)(guarded(hook))
 
 
 def defer_sigint(function: Function) -> Function:
-    """Wrap a short function so that Ctrl+C has its effect only when the function has returned.
+    """Wrap a short function so that Ctrl+C takes effect only after it has returned.
 
     Without that, a Ctrl+C in the middle of the start of a run would leave no report.
     """
@@ -175,7 +177,7 @@ def _place_of(error: BaseException) -> tuple[str, int] | None:
 
 
 def _is_of_surroundings(error: BaseException) -> bool:
-    """Tell whether an error is no fault of ours: what a test has patched, or has used up.
+    """Tell whether an error is not our fault: a test patched or used up something.
 
     A warning would change pytest's last line, and nobody could fix what it is about.
     """
@@ -192,8 +194,11 @@ def _is_of_surroundings(error: BaseException) -> bool:
 
 
 def _words_of(error: BaseException) -> str:
-    """Return type and text of an exception with control characters, line breaks too, as escapes."""
+    """Return an exception's type and text, with control characters as escapes."""
     shown = f"{inspection.name_of(type(error))}: {inspection.text_of(error)}"[
         :_MAX_TEXT
     ]
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in shown)
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1]
+        for character in shown
+    )

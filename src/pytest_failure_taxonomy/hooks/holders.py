@@ -1,4 +1,4 @@
-"""Find which process of the same run holds the address or the locked file that a test needs.
+"""Find which process of the run holds the address or locked file that a test needs.
 
 Imported when a test fails of that, on Linux alone. Other processes are asked for
 nothing: `/proc` says who listens, who has a lock, and what each process has open.
@@ -34,7 +34,7 @@ _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 
 
 class Family:
-    """The processes of a run: its workers, or the one pytest, and what these have started."""
+    """The processes of a run: its workers or its one pytest, and their children."""
 
     def __init__(self, record: Path | None, starters: Mapping[int, str]) -> None:
         """Find them.
@@ -61,20 +61,20 @@ class Family:
                 self._names.setdefault(child, words)
 
     def holder_of_port(self, port: int) -> str:
-        """Return in words which process of the run listens at a port; empty if none does."""
-        sockets = {f"socket:[{inode}]" for inode in _listening_at(port)}
+        """Describe the process of the run that listens at a port; empty if none."""
+        sockets = {f"socket:[{inode}]" for inode in _find_listeners(port)}
         if not sockets:
             # It is bound and does not listen, which no table shows.
             is_shared = any("worker" in words for words in self._names.values())
             return "likely another worker of this run holds it" if is_shared else ""
         for process_id, words in self._names.items():
-            for _, link in self._opened(process_id):
+            for _, link in self._list_open_files(process_id):
                 if link in sockets:
                     return words
         return ""
 
     def holder_of_lock(self) -> tuple[str, str]:
-        """Return a file that this process has open and another has locked, and who that is."""
+        """Return a file opened here that another process has locked, and which."""
         own = os.getpid()
         files = self._files_of(own)
         others: dict[str, str] = {}
@@ -97,7 +97,7 @@ class Family:
     def _files_of(self, process_id: int) -> dict[str, str]:
         """Return the files that a process has open, by device and inode."""
         files = {}
-        for descriptor, link in self._opened(process_id):
+        for descriptor, link in self._list_open_files(process_id):
             with suppress(OSError):
                 status = os.stat(descriptor)
                 major = os.major(status.st_dev)
@@ -105,7 +105,7 @@ class Family:
                 files[f"{major:02x}:{minor:02x}:{status.st_ino}"] = link
         return files
 
-    def _opened(self, process_id: int) -> Iterator[tuple[str, str]]:
+    def _list_open_files(self, process_id: int) -> Iterator[tuple[str, str]]:
         """Yield what a process has open: a path to it, and what the system calls it."""
         folder = f"/proc/{process_id}/fd"
         with suppress(OSError):
@@ -128,7 +128,7 @@ def _workers(record: Path) -> Iterator[tuple[int, str]]:
                 yield process_id, worker
 
 
-def _listening_at(port: int) -> set[str]:
+def _find_listeners(port: int) -> set[str]:
     """Return the inodes of the sockets that listen at a port, whatever the address."""
     inodes = set()
     for table in _TABLES:
@@ -141,7 +141,7 @@ def _listening_at(port: int) -> set[str]:
 
 
 def address_in_call(entry: TracebackType) -> dict[str, str]:
-    """Return host and port that a line of source calls a function with, as in `bind((host, 80))`.
+    """Return the host and port with which a line calls, as in `bind((host, 80))`.
 
     Names are looked up in the frame, and no code runs. Nothing is returned for what is
     no plain text or number.
@@ -186,7 +186,7 @@ def _call_at(entry: TracebackType) -> ast.Call | None:
 
 
 def _plain_value(node: ast.expr, frame: FrameType) -> Any:
-    """Return the value of a constant, a name, or an attribute of one; `None` for all else."""
+    """Return the value of a constant, a name or an attribute; else `None`."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):

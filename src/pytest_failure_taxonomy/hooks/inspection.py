@@ -71,7 +71,7 @@ _RAISE: Final = opmap["RAISE_VARARGS"]
 
 
 def module_of(kind: type) -> str:
-    """Return the module of a type; `<unknown>` where code has assigned something else to it."""
+    """Return the module of a type; `<unknown>` if code has assigned another value."""
     module: object = _MODULE(kind)
     if type(module) is str:
         return module
@@ -89,7 +89,7 @@ def names_of_bases(kind: type) -> tuple[str, ...]:
 
 
 def cause_or_context_of(error: BaseException) -> tuple[BaseException | None, bool]:
-    """Return the exception behind an exception, and whether it was raised `from` that."""
+    """Return the exception behind an exception, and whether it was raised `from` it."""
     cause = direct_cause_of(error)
     if cause is None and not _IS_CONTEXT_SUPPRESSED(error):
         return _CONTEXT(error), False
@@ -102,7 +102,7 @@ def field_of(error: BaseException, owner: type[BaseException], name: str) -> Any
 
 
 def holder_of(error: BaseException) -> Any:
-    """Return what an `AttributeError` says that it lacks an attribute; `None` if unknown."""
+    """Return the object that lacks the attribute of an `AttributeError`, or `None`."""
     is_attribute = issubclass(type(error), AttributeError)
     if is_attribute:
         return field_of(error, AttributeError, "obj")
@@ -120,7 +120,7 @@ def entries_of(error: BaseException) -> list[TracebackType]:
 
 
 def is_plain(value: object) -> bool:
-    """Tell whether a value is of one of Python's own simple types, not of a subclass."""
+    """Tell whether a value is of one of Python's simple types, not of a subclass."""
     kind = type(value)
     return (
         kind is str
@@ -132,33 +132,33 @@ def is_plain(value: object) -> bool:
     )
 
 
-def own_names_of(one: object) -> dict[str, object]:
-    """Return what an instance or a module itself holds by name; empty where it can't hold any."""
-    for base in bases_of(type(one)):
+def own_names_of(value: object) -> dict[str, object]:
+    """Return the own attributes of an instance or a module; empty if it has none."""
+    for base in bases_of(type(value)):
         holder = body_of(base).get("__dict__")
         if type(holder) is GetSetDescriptorType or type(holder) is MemberDescriptorType:
-            names = holder.__get__(one)
+            names = holder.__get__(value)
             # A class has a mappingproxy, and is no instance that holds anything.
             return names if issubclass(type(names), dict) else {}
     return {}
 
 
-def attribute_of(one: object, name: str, default: Any = None) -> Any:
-    """Return what an instance or a module itself holds under a name, not what its class has."""
-    return dict.get(own_names_of(one), name, default)
+def attribute_of(value: object, name: str, default: Any = None) -> Any:
+    """Return an own attribute of an instance or a module, not one of its class."""
+    return dict.get(own_names_of(value), name, default)
 
 
-def function_in(one: object) -> FunctionType | None:
-    """Return a function in Python, or the one of a method; `None` for any other object."""
-    if type(one) is MethodType:
-        one = one.__func__
-    if type(one) is FunctionType:
-        return one
+def function_in(value: object) -> FunctionType | None:
+    """Return a Python function, or that of a method; `None` for any other object."""
+    if type(value) is MethodType:
+        value = value.__func__
+    if type(value) is FunctionType:
+        return value
     return None
 
 
 def is_of_fixture_lookup(error: BaseException) -> bool:
-    """Tell whether pytest has not found a fixture: then who asked for it is of interest."""
+    """Tell whether pytest has not found a fixture: then the asking code matters."""
     kind = type(error)
     return (
         name_of(kind) == "FixtureLookupError" and module_of(kind) == "_pytest.fixtures"
@@ -199,7 +199,7 @@ def says_plainly(error: BaseException) -> bool:
     if type(error) is AssertionError:  # as most are
         return all(map(is_plain, field_of(error, BaseException, "args")))
     owner = next(base for base in bases_of(type(error)) if "__str__" in body_of(base))
-    fields = next((fields for known, fields in _TEXT_FIELDS if known is owner), None)
+    fields = next((fields for kind, fields in _TEXT_FIELDS if kind is owner), None)
     if fields is None:
         return False
     try:

@@ -221,7 +221,7 @@ class IntegrityCheck:
 
     @guarded_hook(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Look at what is replaced while the session has it."""
+        """Look at replacements while the session has them."""
         self._look_at_replacements()
 
     def conclude(
@@ -311,23 +311,23 @@ class IntegrityCheck:
         where = None
         if place is not None:
             where = own_files.location(*place, self._config.rootpath)
-        found = IntegrityFinding(
+        finding = IntegrityFinding(
             kind=f"integrity.{kind}",
             nodeids=tuple(dict.fromkeys(nodeids)),
             where=where,
             hook=hook,
             detail=detail,
         )
-        self._merge(found)
+        self._merge(finding)
 
-    def _merge(self, found: IntegrityFinding) -> None:
+    def _merge(self, finding: IntegrityFinding) -> None:
         """Add a finding; to an earlier one of the same statement, its tests alone."""
-        key = found.kind, found.where, found.hook
+        key = finding.kind, finding.where, finding.hook
         before = self._findings.get(key)
         if before is not None:
-            nodeids = dict.fromkeys((*before.nodeids, *found.nodeids))
-            found = replace(before, nodeids=tuple(nodeids))
-        self._findings[key] = found
+            nodeids = dict.fromkeys((*before.nodeids, *finding.nodeids))
+            finding = replace(before, nodeids=tuple(nodeids))
+        self._findings[key] = finding
 
     def _add_entered(self, more: Entered) -> None:
         before = self._entered or Entered(entered=0, ran=0)
@@ -374,9 +374,12 @@ class IntegrityCheck:
         hook = None
         if place is None and suspects:
             hook, place = suspects[0].hook, (suspects[0].path, suspects[0].lines[0])
-        for found in self._findings.values():  # of what was replaced, perhaps
-            if place is None and found.where is not None:
-                hook, place = found.hook, (found.where.path, found.where.line or 1)
+        for finding in self._findings.values():  # of what was replaced, perhaps
+            if place is None and finding.where is not None:
+                hook, place = (
+                    finding.hook,
+                    (finding.where.path, finding.where.line or 1),
+                )
         self._add(kind, nodeids, hook, place, detail)
 
     # What was replaced.
@@ -404,7 +407,7 @@ class IntegrityCheck:
                     self._add("code_replaced", (), "sys.modules", place, words)
 
     def _place_of_replacement(self, replacement: Replacement) -> Place | None:
-        """Return the statement that replaced it; `None` if a test may have done that."""
+        """Return the statement that replaced it; `None` if a test may have."""
         name = replacement.attribute
         assigns = (
             rf"\.{name}\b[^=]*(?<![=!<>])=(?!=)|setattr\w*\(.*['\"]{name}['\"]",
@@ -469,10 +472,10 @@ class IntegrityCheck:
         )
         if is_chosen or find_statement(path, ["__test__"]) is not None:
             return
-        known = {nodeid.partition("[")[0] for nodeid in self._collected}
+        collected = {nodeid.partition("[")[0] for nodeid in self._collected}
         for parts in functions_in(path):
             nodeid = "::".join([module.nodeid, *parts])
-            if nodeid not in known and _would_be_test(module, names, parts):
+            if nodeid not in collected and _would_be_test(module, names, parts):
                 self._add_of_hooks(
                     "tests_removed",
                     [nodeid],
@@ -538,7 +541,7 @@ class IntegrityCheck:
             words = "ended Python with status 0"
             self._add_of_plugins("early_exit", run.not_run, _LEAVES, words, place)
             return
-        exits = [each for each in run.interruptions if each.exception == "Exit"]
+        exits = [stop for stop in run.interruptions if stop.exception == "Exit"]
         if exits and (failed or in_flight or not counts.passed):
             where = exits[0].location
             place = None if where is None else (where.path, where.line or 1)

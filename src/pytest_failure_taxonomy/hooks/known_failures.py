@@ -61,20 +61,22 @@ def _list_unknown(report: FailureReport, amendments: Sequence[Amendment]) -> lis
     return unknown
 
 
-def describe_known(known: KnownFailures, report: FailureReport) -> list[Line]:
+def describe_known(comparison: KnownFailures, report: FailureReport) -> list[Line]:
     """Return the lines about failures that are known, and about their entries."""
-    lines = [notice(note) for note in known.notes]
+    lines = [notice(note) for note in comparison.notes]
     # A verdict on what crashed takes the usual place.
     if report.verdict is not None:
         accepted = accepted_words(report)
         lines += [notice(accepted)] if accepted else []
-    count = known.unknown_count
-    if count and known.failures:
-        names = ", ".join(known.unknown)
+    count = comparison.unknown_count
+    if count and comparison.failures:
+        names = ", ".join(comparison.unknown)
         more = ", ..." if count > MAX_NAMED else ""
-        words = f"not known by {known.by}: {count} of them: {names}{more}"
+        words = f"not known by {comparison.by}: {count} of them: {names}{more}"
         lines.append(notice(words))
-    elif known.failures and known.others:
-        words = f"known by {known.by} but not accepted, because {known.others}"
+    elif comparison.failures and comparison.others:
+        words = (
+            f"known by {comparison.by} but not accepted, because {comparison.others}"
+        )
         lines.append(notice(f"all failures are {words}"))
     return lines

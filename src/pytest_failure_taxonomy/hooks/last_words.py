@@ -1,6 +1,7 @@
-"""See what plugins write on the terminal when a session ends, and what coverage has missed.
+"""See what plugins write as a session ends, and what coverage has missed.
 
-A plugin that fails a green session says why on the terminal, and pytest passes on the status alone.
+A plugin that fails a green session says why on the terminal. pytest passes on the
+status alone.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _OF_PLUGGY: Final = "pluggy."
 class TerminalWatch:
     """Keep the last texts that plugins other than pytest's own write on the terminal.
 
-    The terminal's writer does what it always does. It has no public way to listen, so that its
-    method is shadowed until `stop` is called.
+    The terminal's writer does what it always does. It has no public way to listen, so
+    its method is shadowed until `stop` is called.
     """
 
     def __init__(self, writer: Any) -> None:
@@ -40,19 +41,20 @@ class TerminalWatch:
         self._names.setdefault("write", self._own)
 
     def stop(self) -> str:
-        """Stop to listen; return the line that says what is wrong, or else the last one."""
+        """Stop listening; return the line that says what is wrong, or the last one."""
         if self._names.get("write") is self._own:
             del self._names["write"]
         return telling_line("\n".join(self._texts), or_last=True)
 
     def _write_and_note(self, *args: Any, **options: Any) -> Any:
-        if _is_of_plugin(sys._getframe(1)):  # noqa: SLF001 - there is no other way to see the callers
+        caller = sys._getframe(1)  # noqa: SLF001 - the only way to see the callers
+        if _is_of_plugin(caller):
             self._texts += [text for text in args if type(text) is str]
         return self._write(*args, **options)
 
 
 def _is_of_plugin(frame: FrameType | None) -> bool:
-    """Tell whether a plugin that isn't pytest's own writes: pytest's functions call each other."""
+    """Tell whether a plugin writes, rather than pytest's own functions."""
     module = _OF_PYTEST
     while frame is not None and module.startswith(_OF_PYTEST):
         module = str(frame.f_globals.get("__name__"))
@@ -61,11 +63,11 @@ def _is_of_plugin(frame: FrameType | None) -> bool:
 
 
 def words_of_unmeasured(plugin: Any, config: pytest.Config) -> str:
-    """Say which package or folder of `--cov` is not there or was not imported, after a colon.
+    """Say which package or folder of `--cov` is missing or wasn't imported.
 
     Args:
-        plugin: the plugin object of pytest-cov; nothing of what it has was measured. What is read
-            of it is not public.
+        plugin: the plugin object of pytest-cov, which measured nothing at all. What is
+            read from it is not public.
         config: of the run; the place of the option is named, too.
     """
     from pytest_failure_taxonomy.hooks import option_sources
@@ -80,7 +82,7 @@ def words_of_unmeasured(plugin: Any, config: pytest.Config) -> str:
     return ""
 
 
-def with_coverage(run: RunEvidence, config: pytest.Config) -> RunEvidence:
+def add_coverage(run: RunEvidence, config: pytest.Config) -> RunEvidence:
     """Return a run with what pytest-cov missed, if it measured too little."""
     plugin = config.pluginmanager.get_plugin("_cov")
     if plugin is None or run.should_fail:
@@ -95,7 +97,7 @@ def with_coverage(run: RunEvidence, config: pytest.Config) -> RunEvidence:
 
 
 def _coverage_shortfall(plugin: Any) -> str:
-    """Return a sentence if pytest-cov measured too little coverage, else an empty string.
+    """Return a sentence if pytest-cov measured too little; else an empty string.
 
     None of what is read here is public, so any surprise counts as no shortfall.
 

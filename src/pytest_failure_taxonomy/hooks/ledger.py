@@ -147,7 +147,7 @@ class Ledger:
             names = {_number_of(thread): _name_of(thread) for thread in threads}
             self._compare(nodeid, "thread", self._threads, names)
         usage = _usage_now()
-        # Who starts a child without a fork of Python's waits until that has its program.
+        # A child that isn't forked by Python delays its parent until its program runs.
         if usage[_WAITS] != self._waits:
             self._waits = usage[_WAITS]
             listed = _list_children(self._listed_children)
@@ -176,7 +176,7 @@ class Ledger:
     def _compare(
         self,
         nodeid: str,
-        what: Literal["thread", "child"],
+        kind: Literal["thread", "child"],
         before: dict[int, Change | None],
         now: Mapping[int, str],
     ) -> None:
@@ -184,7 +184,7 @@ class Ledger:
 
         Args:
             nodeid: the test.
-            what: they are.
+            kind: of what is compared.
             before: those before it, which becomes those now.
             now: what each is called; empty for those that are nobody's.
         """
@@ -197,11 +197,11 @@ class Ledger:
                 continue
             before[number] = None
             if name:
-                change = Change(nodeid=nodeid, what=what, detail=name, number=number)
+                change = Change(nodeid=nodeid, what=kind, detail=name, number=number)
                 self._new.append(change)
 
     def _see_new(self) -> None:
-        """Keep the threads and children that are still there; a timer of a plugin's is not."""
+        """Keep the threads and children that still run, but no timer of a plugin."""
         threads = {*map(_number_of, _ACTIVE.values())}
         for change in self._new:
             number = change.number
@@ -241,12 +241,12 @@ class Ledger:
         self.tell_peak(peak * _UNIT)
 
     def _see_fork(self) -> None:
-        nodeid = self.returned_fork()
+        nodeid = self.find_returned_fork()
         if nodeid and ("forked", 0, nodeid) not in self._changes:
             words = "the child returned into pytest"
             self._keep(Change(nodeid=nodeid, what="forked", detail=words))
 
-    def returned_fork(self) -> str:
+    def find_returned_fork(self) -> str:
         """Return the test whose forked child came back into pytest; empty for none."""
         length = int.from_bytes(self._page[:_LENGTH_BYTES], "little")
         content = self._page[_LENGTH_BYTES : _LENGTH_BYTES + length]
@@ -263,7 +263,7 @@ class Ledger:
             facts: what is known of it.
         """
         history = self._facts_of_holder(error, message, facts)
-        forked = self.returned_fork()
+        forked = self.find_returned_fork()
         if forked and self.running != forked:
             history["forked_in"] = forked
         file = facts.get("filename", "")
@@ -272,7 +272,7 @@ class Ledger:
         return history
 
     def _facts_of_folder(self, file: str) -> dict[str, str]:
-        """Return who has changed the working folder, if a file is missing because of that."""
+        """Return who changed the working folder if a file is missing for that."""
         if _folder_now() == _GONE:
             return {"folder_gone": "yes", "lost_by": self._words_of_loss()}
         if not file or not os.path.lexists(os.path.join(self._first, file)):
@@ -362,13 +362,13 @@ def _folder_now() -> str:
 
 def _name_of(thread: threading.Thread) -> str:
     """Return the name of a thread; empty for one that Python has not started."""
-    if isinstance(thread, threading._DummyThread):  # noqa: SLF001 - there is no other way
+    if isinstance(thread, threading._DummyThread):  # noqa: SLF001 - the only way
         return ""
     return str(vars(thread)["_name"])  # past the property: a class may have another
 
 
 def _words_of(child: int) -> list[str]:
-    """Return the words of a child's command line; wait 5 ms if it is just about to get one."""
+    """Return the words of a child's command line; wait 5 ms for it if need be."""
     words: list[str] = []
     for _ in range(5):
         words = [word for word in command_of(child) if word]

@@ -1,4 +1,4 @@
-"""One run from its start to its report: record, judge, build, write, and print the verdict.
+"""Follow a run from start to report: record, judge, build, write, print.
 
 `start` imports it when the report is on.
 """
@@ -21,13 +21,13 @@ from pytest_failure_taxonomy.faces.terminal import problem_line
 from pytest_failure_taxonomy.hooks import additions, progress, showing
 from pytest_failure_taxonomy.hooks.guard import Faults, guarded, guarded_hook
 from pytest_failure_taxonomy.hooks.integrity import IntegrityCheck
-from pytest_failure_taxonomy.hooks.last_words import with_coverage
+from pytest_failure_taxonomy.hooks.last_words import add_coverage
 from pytest_failure_taxonomy.hooks.printing import print_lines
 from pytest_failure_taxonomy.hooks.report_file import ReportFile
 from pytest_failure_taxonomy.hooks.run_context import (
-    at_end,
+    add_watcher,
+    complete_context,
     start_context,
-    with_watcher,
 )
 from pytest_failure_taxonomy.hooks.session import (
     UNDESCRIBED,
@@ -75,10 +75,10 @@ class Run:
     """A plugin that follows one run, in the process that writes its report."""
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
-        """Write the first report, which replaces that of an earlier run, and begin the record.
+        """Write the first report, replacing an earlier run's, and begin the record.
 
         Raises:
-            SettingsError: if the report can't be written to the path that the user gave.
+            SettingsError: if the path that the user gave can't be written.
         """
         self._clock = time.monotonic_ns
         self._started_ns = self._clock()
@@ -90,7 +90,7 @@ class Run:
         self._settings = settings
         self.faults = Faults(config)
         self.has_main = False
-        """Whether pytest's main hook has been called, which `pytest_cmdline_main` wraps."""
+        """Whether pytest called its main hook, which `pytest_cmdline_main` wraps."""
         self._is_finished = False
         self._speaks_last = False
         self._known: KnownFailures | None = None
@@ -162,8 +162,8 @@ class Run:
         """Write the first report, begin the record, and start the watcher."""
         settings = self._settings
         if self.report_file.is_watched:
-            context = with_watcher(context, evidence.WatcherState(active=True))
-        # A pattern that matches itself shows a secret, and the record has no such secret.
+            context = add_watcher(context, evidence.WatcherState(active=True))
+        # A pattern that matches itself shows a secret; the record must not have it.
         redact = [
             pattern
             for pattern in settings.redact
@@ -184,16 +184,16 @@ class Run:
         self.report_file.open(self._running_report(context), header)
         why_not = self.report_file.watch()
         if why_not is not None:
-            context = self._without_watcher(context, why_not)
+            context = self._record_no_watcher(context, why_not)
             self.report_file.correct(self._running_report(context))
         return context
 
-    def _without_watcher(
+    def _record_no_watcher(
         self, context: evidence.RunContext, why_not: str
     ) -> evidence.RunContext:
         watcher = evidence.WatcherState(active=False, why_not=why_not)
         self.report_file.record.write("watcher", watcher=watcher)
-        return with_watcher(context, watcher)
+        return add_watcher(context, watcher)
 
     def _running_report(self, context: evidence.RunContext) -> FailureReport:
         nothing_seen = evidence.RunEvidence(
@@ -242,7 +242,7 @@ class Run:
 
     @guarded
     def pytest_collection_finish(self) -> None:
-        """Prepare for tests that hang in a loop of asyncio, if any of them has imported it."""
+        """Prepare for tests that hang in an asyncio loop, if a test imported it."""
         self.report_file.begin_to_tell_tasks()
 
     @guarded
@@ -271,7 +271,7 @@ class Run:
         return _NOT_CERTIFIED if self._is_made_red else status
 
     def finish_with(self, error: BaseException) -> None:
-        """Finish a run that an error ends, of which pytest or Python is about to tell."""
+        """Finish a run that ends with an error, before pytest or Python shows it."""
         self._speaks_last = is_program()
         end = evidence.ProcessExit(code=None, source="none")
         # A test has used up all descriptors, or all memory.
@@ -285,9 +285,9 @@ class Run:
         self.finish(end)
 
     def finish(self, end: evidence.ProcessExit) -> None:
-        """Judge the run, write its report and print the verdict; further calls do nothing.
+        """Judge the run, write its report, print the verdict; later calls do nothing.
 
-        A forked child of a test may come to the end of the session, too; there it does nothing.
+        A forked child of a test may reach the end of the session too; it does nothing.
         """
         if self._is_finished or os.getpid() != self._process_id:
             return
@@ -296,7 +296,7 @@ class Run:
         with interpreter_as_it_was():
             try:
                 self._finish(end)
-            except BaseException as error:  # noqa: BLE001 - the user's exit status stands
+            except BaseException as error:  # noqa: BLE001 - the exit status stands
                 self.faults.add(_END, error)
 
     def _finish(self, end: evidence.ProcessExit) -> None:
@@ -306,10 +306,10 @@ class Run:
             self._controller.catch_up()
         sections = additions.ask_sections(config, self.faults)
         run = self._evidence(end, sections)
-        # An experiment may repeat what failed, and the history compares what is installed.
+        # An experiment may run failures again; the history compares packages.
         is_repeatable = run.exit.code != 0 or run.failures
         is_compared = self._settings.history is not None
-        context = at_end(
+        context = complete_context(
             self._context or self._read_context(),
             config,
             duration_seconds,
@@ -321,8 +321,8 @@ class Run:
         )
         record.finish(run.exit.code or 0)  # from here on the watcher is idle
         if self.report_file.has_lost_watcher():
-            context = self._without_watcher(context, "it was ended before pytest was")
-        run = self._with_observed(run)
+            context = self._record_no_watcher(context, "it was ended before pytest was")
+        run = self._add_observed(run)
         try:
             report = self._final_report(run, context)
         except OSError as error:  # no file can be opened, not even to import a module
@@ -361,12 +361,12 @@ class Run:
             strict_baseline=self._settings.strict_baseline,
             workers=() if self._controller is None else self._controller.ends(),
         )
-        run = with_coverage(run, self._config)
+        run = add_coverage(run, self._config)
         if run.exit.code == pytest.ExitCode.NO_TESTS_COLLECTED:
             with suppress(Exception):  # a setting may have any value
-                from pytest_failure_taxonomy.hooks.nothing_ran import why_nothing_ran
+                from pytest_failure_taxonomy.hooks.nothing_ran import explain_no_tests
 
-                why = why_nothing_ran(
+                why = explain_no_tests(
                     self._config,
                     self.session.early_warnings,
                     self.session.empty,
@@ -379,11 +379,11 @@ class Run:
         if self._every_test is not None:
             run = replace(run, tests=self._every_test.tests())
         with self.faults.catch("the check of integrity"):
-            run = self._with_integrity(run)
+            run = self._add_integrity(run)
         return run  # noqa: RET504 - as it was, if that has failed
 
-    def _with_integrity(self, run: evidence.RunEvidence) -> evidence.RunEvidence:
-        """Return a run with what made its results; with exit code 1 if it is to be certified."""
+    def _add_integrity(self, run: evidence.RunEvidence) -> evidence.RunEvidence:
+        """Add what made a run's results; exit code 1 if that can't be certified."""
         findings, entered = self.integrity.conclude(run)
         # A baseline is to fail: what makes it red would make it a valid one.
         is_baseline = run.stage is Stage.BASELINE_RUN
@@ -403,12 +403,12 @@ class Run:
     def _compare_with_known(
         self, run: evidence.RunEvidence, context: evidence.RunContext
     ) -> evidence.RunEvidence:
-        """Return a run; with exit code 0 if all that failed is known and that was asked."""
+        """Accept known failures: exit code 0 if that was asked and all are known."""
         if self._settings.known is None:
             return run
 
         def ask_history() -> tuple[FailureReport, list[Amendment]]:
-            report = self._build(self._attributed(run), context, "full")
+            report = self._build(self._attribute_failures(run), context, "full")
             amendments = additions.ask_amendments(self._config, report, is_final=False)
             return report, amendments
 
@@ -418,7 +418,7 @@ class Run:
             run, self._known = compare_run(self._settings, run, ask_history)
         return run
 
-    def _with_observed(self, run: evidence.RunEvidence) -> evidence.RunEvidence:
+    def _add_observed(self, run: evidence.RunEvidence) -> evidence.RunEvidence:
         """Return a run with what stalled in it; record threads that it leaves."""
         with suppress(
             Exception
@@ -430,9 +430,9 @@ class Run:
             if self._stalled is not None and self._stalled.ended is not None:
                 observed = self._stalled.ended
             if observed is not None:
-                from pytest_failure_taxonomy.survive.facts import with_stalls
+                from pytest_failure_taxonomy.survive.facts import add_stalls
 
-                run = with_stalls(run, observed, ended_ns=self._clock(), is_over=False)
+                run = add_stalls(run, observed, ended_ns=self._clock(), is_over=False)
             # Past the properties: a class of the user's may have others.
             staying = [
                 thread
@@ -454,10 +454,10 @@ class Run:
     ) -> FailureReport:
         """Build the report; without the attributions if it can't be built with them."""
         try:
-            return self._build(self._attributed(run), context, "full")
+            return self._build(self._attribute_failures(run), context, "full")
         except OSError:
             raise
-        except Exception as error:  # noqa: BLE001 - the counts are true, and the run is red
+        except Exception as error:  # noqa: BLE001 - the counts are still true
             self.faults.add(_END, error)
         bare = [
             evidence.TestFailure(
@@ -467,8 +467,8 @@ class Run:
         ]
         return self._build(replace(run, failures=tuple(bare)), context, "full")
 
-    def _attributed(self, run: evidence.RunEvidence) -> evidence.RunEvidence:
-        """Return a run with what the user's rules and then the table of libraries say of it."""
+    def _attribute_failures(self, run: evidence.RunEvidence) -> evidence.RunEvidence:
+        """Attribute failures by the user's rules, then by the table of libraries."""
         if self._settings.rules:
             with self.faults.catch("the user's rules"):
                 from pytest_failure_taxonomy.rules.matching import apply_rules
@@ -498,7 +498,7 @@ class Run:
     def _write(
         self, report: FailureReport, sections: Sequence[ReportSection]
     ) -> tuple[FailureReport, list[Amendment], str | None]:
-        """Write a report with what others add to it; return that, and why it is not whole."""
+        """Write a report with what others add; return it, and why it isn't whole."""
         config, secrets = self._config, self._secrets
         secrets_before = secrets.known
         amendments: list[Amendment] = []

@@ -1,4 +1,4 @@
-"""Name two distributions that don't fit each other: one asks the other for what that lacks.
+"""Name two distributions that don't fit: one asks the other for what it lacks.
 
 A line of an installed distribution asks: it imports a name, reads an attribute, calls a
 function. It is the innermost line of the traceback, that of the import system apart.
@@ -51,7 +51,7 @@ _BUILT_FOR: Final = (
     r"|^(numpy)\.core\.multiarray failed to import"
     r"|undefined symbol: _?(Py)"
 )
-"""What compiled code says that was built for another version: of which package."""
+"""How compiled code says that it was built for another version of a package."""
 _PASSING_ON: Final = frozenset({"deprecated", "typing-extensions", "wrapt"})
 """Distributions that warn for the functions of others."""
 
@@ -59,7 +59,7 @@ _PASSING_ON: Final = frozenset({"deprecated", "typing-extensions", "wrapt"})
 def misfit_of(
     error: BaseException, message: str, origins: OriginFinder
 ) -> dict[str, str]:
-    """Return the facts about two distributions; none where a line of theirs did not ask.
+    """Return the facts about two distributions; empty if no line of theirs asked.
 
     `caller` asks, `callee` is asked; each has a `_version`. Of a missing module nothing
     tells who should have it: there is no callee, but the version of `python`.
@@ -75,9 +75,9 @@ def misfit_of(
     if file:
         pair: _Pair = _distribution(file, {}, origins), _PYTHON
     elif issubclass(type(error), _DEPRECATIONS):
-        pair = _warned(error, origins)
+        pair = _find_deprecation_pair(error, origins)
     else:
-        pair = _asked(error, message, origins)
+        pair = _find_request_pair(error, message, origins)
     caller, callee = pair
     if caller is None or caller == _PYTHON:
         return {}
@@ -95,8 +95,8 @@ def misfit_of(
     return facts
 
 
-def _warned(error: BaseException, origins: OriginFinder) -> _Pair:
-    """Return who called what is deprecated, and whose that is."""
+def _find_deprecation_pair(error: BaseException, origins: OriginFinder) -> _Pair:
+    """Return who called something deprecated, and who has deprecated it."""
     entries = inspection.entries_of(error)
     if not entries:
         return None, None
@@ -113,22 +113,24 @@ def _warned(error: BaseException, origins: OriginFinder) -> _Pair:
     return None, warning
 
 
-def _asked(error: BaseException, message: str, origins: OriginFinder) -> _Pair:
+def _find_request_pair(
+    error: BaseException, message: str, origins: OriginFinder
+) -> _Pair:
     """Return who asked for something, and who hasn't got it."""
     entries = _entries_of(error)
     if not entries:
         return None, None
-    asking = origins.without_answer(error, entries)
+    asking = origins.skip_answering_frames(error, entries)
     last = asking[-1]
     if len(asking) < len(entries):
         answer = entries[len(asking)].tb_frame
-        module = _module_answering(answer, last, origins)
+        module = _find_answering_module(answer, last, origins)
     else:
-        module = _module_asked(error, message, last)
+        module = _find_asked_module(error, message, last)
     caller = _distribution_at(last, origins) if module else None
     if caller is None:  # nothing that is known of, or the user's own line
         return None, None
-    callee = _distribution_with(module, origins)
+    callee = _find_distribution(module, origins)
     holder = inspection.holder_of(error)
     if holder is None or issubclass(type(holder), ModuleType) or callee is None:
         return caller, callee
@@ -150,10 +152,10 @@ def _entries_of(error: BaseException) -> list[TracebackType]:
     return entries
 
 
-def _module_answering(
+def _find_answering_module(
     answer: FrameType, asking: TracebackType, origins: OriginFinder
 ) -> str:
-    """Return the module of a `__getattr__` that a line asks; empty where that tells nothing.
+    """Return the module whose `__getattr__` a line asks; empty if that is unknown.
 
     That of an object may stand for the user's data, such as settings or columns. A line
     that calls what it asks for wants a method.
@@ -175,7 +177,9 @@ def _statement_at(entry: TracebackType, origins: OriginFinder) -> str:
     return origins.statement(file, entry.tb_lineno, frame.f_globals)
 
 
-def _module_asked(error: BaseException, message: str, asking: TracebackType) -> str:
+def _find_asked_module(
+    error: BaseException, message: str, asking: TracebackType
+) -> str:
     """Return the module that lacks what a line asks for; empty if that isn't known.
 
     What the line's code doesn't write, it only passes on from its own caller.
@@ -199,23 +203,25 @@ def _module_asked(error: BaseException, message: str, asking: TracebackType) -> 
     call = re.match(_SIGNATURE, message)
     if call is None:
         return ""
-    return _module_called(asking, *call.groups())
+    return _find_called_module(asking, *call.groups())
 
 
 def _module_of(holder: object) -> str:
-    """Return the name of a module, or that of the module of an object's class."""
+    """Return the name of a module, or of the module of an object's class."""
     if issubclass(type(holder), ModuleType):
         return tracebacks.module_name_in(inspection.own_names_of(holder))
     return inspection.module_of(_classes_of(holder)[0])
 
 
-def _module_called(asking: TracebackType, function: str, keyword: str | None) -> str:
+def _find_called_module(
+    asking: TracebackType, function: str, keyword: str | None
+) -> str:
     code = asking.tb_frame.f_code
     is_written = code.co_code[asking.tb_lasti] != opmap["CALL_FUNCTION_EX"]
     if keyword:
         is_written = _writes(code, keyword)
     if is_written:
-        return _module_with(function, asking.tb_frame)
+        return _find_module_holding(function, asking.tb_frame)
     return ""
 
 
@@ -231,10 +237,10 @@ def _writes(code: CodeType, name: object) -> bool:
     return any(type(word) is str and last in word.split(".") for word in words)
 
 
-def _module_with(function: str, frame: FrameType) -> str:
+def _find_module_holding(function: str, frame: FrameType) -> str:
     """Return the module of a function or of a method's class that a frame can name."""
     holder = function.rpartition(".")[0]
-    for thing in _reached_from(frame):
+    for thing in _iterate_reachable(frame):
         plain = inspection.function_in(thing)
         if plain is not None and plain.__code__.co_qualname == function:
             return tracebacks.module_name_in(plain.__globals__)
@@ -244,8 +250,8 @@ def _module_with(function: str, frame: FrameType) -> str:
     return ""
 
 
-def _reached_from(frame: FrameType) -> Iterator[object]:
-    """Yield the variables of a frame, and what they hold under the names in its code."""
+def _iterate_reachable(frame: FrameType) -> Iterator[object]:
+    """Yield a frame's variables, and what they hold under the names in its code."""
     code = frame.f_code
     variables: list[object] = []
     if code.co_flags & CO_OPTIMIZED:  # of a function
@@ -273,7 +279,7 @@ def _distribution_at(
     return _distribution(file, frame.f_globals, origins)
 
 
-def _distribution_with(module: str, origins: OriginFinder) -> Distribution | None:
+def _find_distribution(module: str, origins: OriginFinder) -> Distribution | None:
     """Return the distribution that a loaded module was imported from."""
     file = None
     while module and file is None:
@@ -301,7 +307,7 @@ def _distribution(
 
 
 def _specifiers(asking: Distribution, other: Distribution) -> Iterator[Any]:
-    """Yield the versions of another distribution that a distribution's metadata ask for."""
+    """Yield the versions of a distribution that another one's metadata ask for."""
     from packaging.requirements import InvalidRequirement, Requirement  # pytest's own
 
     for text in requirements_of(asking.info):

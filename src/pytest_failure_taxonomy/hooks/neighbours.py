@@ -39,6 +39,6 @@ class NeighbourSpecs:
     ) -> Amendment | None:
         """Add what else is known about failures; the core judges it.
 
-        `is_final` is false where the run's exit code is not decided yet, so that nothing may be
-        recorded.
+        `is_final` is false where the run's exit code is not decided yet: nothing may
+        be recorded then.
         """

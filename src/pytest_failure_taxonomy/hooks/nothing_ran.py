@@ -1,7 +1,8 @@
 """Say why a session ran no test (pytest's status 5).
 
-pytest says it in a warning, or not at all: a class has an `__init__`, no file has the name of one
-with tests, `-k` in a configuration file selects none. Nothing is collected again to find out.
+pytest says it in a warning, or not at all: a class has an `__init__`, no file has the
+name of one with tests, `-k` in a configuration file selects none. Nothing is collected
+again to find out.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ _SELECTING: Final[_Options] = {
     "deselect": ("--deselect",),
     "lf": ("--lf", "--last-failed"),
 }
-"""Options of pytest that deselect tests: their names as attributes, and as they are typed."""
+"""Options of pytest that deselect tests, by attribute, and as they are typed."""
 _IGNORING: Final[_Options] = {
     "ignore": ("--ignore",),
     "ignore_glob": ("--ignore-glob",),
 }
 
 
-def why_nothing_ran(
+def explain_no_tests(
     config: pytest.Config,
     noted: Iterable[warnings.WarningMessage],
     empty: Collection[str],
@@ -59,11 +60,11 @@ def why_nothing_ran(
         deselected: how many tests were found and deselected.
     """
     if deselected:
-        return _words_of_given(config, _SELECTING)
+        return _describe_options(config, _SELECTING)
     refused = {}  # each worker warns
     for warning in noted:
-        said = warning.message
-        words = said if isinstance(said, str) else inspection.text_of(said)
+        message = warning.message
+        words = message if isinstance(message, str) else inspection.text_of(message)
         if issubclass(warning.category, pytest.PytestCollectionWarning):
             place = own_files.location(
                 warning.filename, warning.lineno, config.rootpath
@@ -81,19 +82,19 @@ def why_nothing_ran(
         classes = option_sources.words_of_setting(config, "python_classes")
         named = enumerated(files[:MAX_NAMED], len(files))
         return f"nothing in {named} matches {functions}, {classes}"
-    if ignoring := _words_of_given(config, _IGNORING):
+    if ignoring := _describe_options(config, _IGNORING):
         return f"files are ignored by {ignoring}"
     setting = option_sources.words_of_setting(config, "python_files")
     return f"pytest finds no file that matches {setting}" if empty else ""
 
 
-def _words_of_given(config: pytest.Config, options: _Options) -> str:
+def _describe_options(config: pytest.Config, options: _Options) -> str:
     """Return the options that were given, with their values and places."""
-    given = []
+    descriptions = []
     for name, spellings in options.items():
         value = getattr(config.option, name, None)
         if value:
             shown = " ".join(value) if isinstance(value, list) else value
             words = f"{spellings[0]} {shown}".removesuffix(" True")
-            given.append(option_sources.with_place(config, words, *spellings))
-    return " and ".join(given)
+            descriptions.append(option_sources.with_place(config, words, *spellings))
+    return " and ".join(descriptions)

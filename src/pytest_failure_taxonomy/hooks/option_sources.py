@@ -22,7 +22,7 @@ _WITH_VALUE_ATTACHED: Final = ("-p", "-k", "-m")
 
 
 def file_of_settings(config: pytest.Config) -> str:
-    """Return the configuration file as it is shown; empty if there is none."""
+    """Return the configuration file's shown path; empty if there is none."""
     path = config.inipath
     if path is None:
         return ""
@@ -30,7 +30,7 @@ def file_of_settings(config: pytest.Config) -> str:
 
 
 def arguments_by_place(config: pytest.Config) -> Iterator[tuple[str, list[str]]]:
-    """Yield each place that pytest takes arguments from, and these; what counts comes first.
+    """Yield the places of pytest's arguments with these; what counts comes first.
 
     The place is empty for what was typed.
     """
@@ -48,7 +48,7 @@ def arguments_by_place(config: pytest.Config) -> Iterator[tuple[str, list[str]]]
 
 
 def place_quoted(config: pytest.Config, message: str) -> str:
-    """Return the place of the first argument that a message quotes; empty if it was typed."""
+    """Return where the first quoted argument stands; empty if it was typed."""
     for place, arguments in arguments_by_place(config):
         if any(_is_quoted(message, argument) for argument in arguments):
             return place
@@ -72,7 +72,7 @@ def with_place(config: pytest.Config, words: str, *options: str) -> str:
 
 
 def words_of_setting(config: pytest.Config, name: str) -> str:
-    """Return a list's setting and the file it is from, such as `testpaths = spec in tox.ini`."""
+    """Return a list's setting and file, such as `testpaths = spec in tox.ini`."""
     words = f"{name} = {' '.join(config.getini(name))}"
     # pytest 9 deprecates the public name; pytest 8 has no other one.
     settings = getattr(config, "_inicfg", None)

@@ -78,7 +78,7 @@ Found = tuple[OriginPlace | None, RaisingFrame | None]
 
 
 class OriginFinder:
-    """Find where exceptions come from, and cache the owners of files and the statements."""
+    """Find where exceptions come from; cache the owners of files, and statements."""
 
     def __init__(self, rootdir: Path, test_files: Sequence[str] = ()) -> None:
         """Begin with empty caches.
@@ -129,7 +129,7 @@ class OriginFinder:
         return self._find_in_traceback(error)
 
     def raiser_of(self, error: BaseException) -> str | None:
-        """Return the module whose statement raised an exception, as `RaisedException.raiser`."""
+        """Return the module of the raising statement, as `RaisedException.raiser`."""
         entries = entries_of(error)
         if not entries:
             return None
@@ -154,7 +154,7 @@ class OriginFinder:
         # The bare name, as it stands in a log, too.
         return f"{module_of_frame(frame)}.{frame.f_code.co_name}"
 
-    def without_answer(
+    def skip_answering_frames(
         self, error: BaseException, entries: Sequence[TracebackType]
     ) -> Sequence[TracebackType]:
         """Leave out the frames of a library that answers that it has no such name.
@@ -176,7 +176,7 @@ class OriginFinder:
         return entries
 
     def _find_in_group(self, group: BaseException) -> Found:
-        """Return the place of one exception of a group, whatever order the group is in."""
+        """Return the place of one exception of a group, whatever the group's order."""
         group_place, group_frame = self._find_in_traceback(group)
         places = []
         frames = []
@@ -259,7 +259,7 @@ class OriginFinder:
     def _origin_of_recursion(
         self, error: BaseException, owner: int
     ) -> OriginPlace | None:
-        """Return the function that calls itself; of a cycle of functions, always the same one.
+        """Return the function that calls itself; of a cycle, always the same one.
 
         Chance decides in which of them the stack overflows, and which one was called
         first.
@@ -304,13 +304,13 @@ class OriginFinder:
         return self.file(frame.f_code.co_filename, frame.f_globals)
 
     def file(self, name: str, module: dict[str, object]) -> FileFound:
-        """Return what is known about a file, by the frame that asks for it first."""
-        known = self._files.get(name)
-        if known is None:
-            known = self._files[name] = self._look_at(name, module)
-            if known.owner == RUNNER:
+        """Describe a file, once: later frames of it get the first description."""
+        file = self._files.get(name)
+        if file is None:
+            file = self._files[name] = self._look_at(name, module)
+            if file.owner == RUNNER:
                 self._runner_files.add(name)
-        return known
+        return file
 
     def _look_at(self, name: str, module: dict[str, object]) -> FileFound:
         if name.startswith("<"):
@@ -331,14 +331,14 @@ class OriginFinder:
         path = absolute[len(root) :].replace(os.sep, "/")
         parts = path.split("/")
         if not LIBRARIES.isdisjoint(parts):
-            return self._installed(path_below_libraries(path))
+            return self._describe_installed(path_below_libraries(path))
         if not root and absolute.startswith(STANDARD_LIBRARY):
             return FileFound(FOREIGN, below_package, is_asked=False)
         if root and parts[0] in NOT_SOURCES and len(parts) > 1:
-            return self._installed(below_package)
+            return self._describe_installed(below_package)
         return FileFound(OWN, path if root else below_package, is_asked=True)
 
-    def _installed(self, path: str) -> FileFound:
+    def _describe_installed(self, path: str) -> FileFound:
         """Return owner and path of an installed file.
 
         The project's own package may be installed, with its sources below the root
@@ -350,12 +350,12 @@ class OriginFinder:
         return FileFound(FOREIGN, path, is_asked=True)
 
     def statement(self, name: str, line: int | None, module: dict[str, object]) -> str:
-        """Return a line without its comment, joined with the following lines of its statement."""
+        """Return a whole statement from its first line on, without comments."""
         if line is None:
             return ""
-        known = self._texts.get((name, line))
-        if known is not None:
-            return known
+        cached = self._texts.get((name, line))
+        if cached is not None:
+            return cached
         is_read = name in linecache.cache
         lines = (
             linecache.getline(name, number, module) for number in itertools.count(line)
@@ -369,8 +369,10 @@ class OriginFinder:
 
 def exceptions_in(group: BaseException) -> tuple[BaseException, ...]:
     """Return the exceptions of an exception group."""
-    found: tuple[BaseException, ...] = field_of(group, BaseExceptionGroup, "exceptions")
-    return found
+    members: tuple[BaseException, ...] = field_of(
+        group, BaseExceptionGroup, "exceptions"
+    )
+    return members
 
 
 def leaves_of(group: BaseException) -> Iterator[BaseException]:
@@ -428,7 +430,7 @@ def own_place_of(error: BaseException, rootdir: Path) -> Location | None:
 
 
 class Frame(NamedTuple):
-    """One entry of a traceback, of this process or of another process that printed it."""
+    """One entry of a traceback, raised in this process or printed by another."""
 
     path: str
     line: int
@@ -465,7 +467,7 @@ def own_place_in(frames: Sequence[Frame], rootdir: Path) -> Location | None:
 
 
 def hook_in(frames: Sequence[Frame]) -> Frame | None:
-    """Return the innermost hook implementation, unless it is pytest's or this plugin's."""
+    """Return the innermost hook implementation that isn't pytest's or ours."""
     hook = None
     for caller, frame in pairwise(frames):
         if PLUGGY in caller.path and frame.function.startswith("pytest_"):

@@ -121,7 +121,7 @@ class Watch:
         self._is_counted = item.nodeid == self._nodeid  # it is run again
         self._nodeid = item.nodeid
         self._starts = self._returns = self._forks = 0
-        function = defined_function(item)
+        function = find_defined_function(item)
         self._code = None
         if function is not None:
             self._code = self._codes.get(function)
@@ -246,8 +246,8 @@ class OutcomeWatch(Watch):
     _is_controller = True
     """No test is run here: it is the controller of xdist."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._errors: dict[str, type[BaseException]] = {}
         self._made: dict[str, str] = {}
         self._counted: dict[str, str] = {}
@@ -328,7 +328,7 @@ class OutcomeWatch(Watch):
 
 
 def _claim_tool() -> int | None:
-    """Return an id of `sys.monitoring` that is ours now; `None` if there is none."""
+    """Claim a free id of `sys.monitoring`; return `None` if there is none."""
     if _MONITORING is None:
         return None
     for tool in _FREE_TOOLS:
@@ -338,22 +338,22 @@ def _claim_tool() -> int | None:
     return None
 
 
-def defined_function(item: pytest.Item) -> FunctionType | None:
-    """Return the function that a file defines for a test, past what a hook put around it.
+def find_defined_function(item: pytest.Item) -> FunctionType | None:
+    """Return the function that a file defines for a test, without hooks' wrappers.
 
     It is looked for by its name: a hook may have given the test another function.
     """
     name = str(vars(item).get("originalname"))
     parent: Any = None if item.parent is None else vars(item.parent).get("_obj")
-    found: Any = None
+    definition: Any = None
     if type(parent) is ModuleType:
-        found = vars(parent).get(name)
+        definition = vars(parent).get(name)
     elif issubclass(type(parent), type):
         for base in inspection.bases_of(parent):
-            found = found or inspection.body_of(base).get(name)
-    if type(found) in (staticmethod, classmethod):
-        found = found.__func__
-    function = inspection.function_in(found)
+            definition = definition or inspection.body_of(base).get(name)
+    if type(definition) in (staticmethod, classmethod):
+        definition = definition.__func__
+    function = inspection.function_in(definition)
     while function is not None and "pytest_" in function.__code__.co_qualname:
         inner = inspection.function_in(vars(function).get("__wrapped__"))
         if inner is None or ".<locals>" not in function.__code__.co_qualname:
@@ -370,7 +370,7 @@ def _has_foreign_code(function: FunctionType) -> bool:
 
 
 def _has_a_use(kind: type) -> bool:
-    """Tell whether a class is for more than comparisons, as that of a result is."""
+    """Tell whether a class is used for more than comparisons, as a result's is."""
     bodies = map(inspection.body_of, inspection.bases_of(kind)[:-1])
     return any(not _OF_ANY_CLASS.issuperset(body) for body in bodies)
 

@@ -1,4 +1,4 @@
-"""Describe the frame that raised an exception: whose code it is, and of which distribution.
+"""Describe the frame that raised: whose code it is, and of which distribution.
 
 `origin` finds that frame. Every file is looked at once.
 
@@ -105,7 +105,7 @@ class RaisingFrames:
         asked: Sequence[TracebackType],
         is_in_own_code: bool,  # noqa: FBT001 - called for every failure
     ) -> RaisingFrame | None:
-        """Return the frame that raised; where that is pytest's alone, the one it speaks of.
+        """Return the frame that raised; if it is pytest's, the one it speaks of.
 
         Args:
             error: has been raised.
@@ -114,7 +114,7 @@ class RaisingFrames:
             is_in_own_code: the user's code is among them.
         """
         entry = None
-        asked = self._finder.without_answer(error, asked)
+        asked = self._finder.skip_answering_frames(error, asked)
         if asked and not inspection.is_of_fixture_lookup(error):
             raised = asked[-1]
             code = raised.tb_frame.f_code
@@ -125,7 +125,7 @@ class RaisingFrames:
                 return self._frames[key]
             entry = next(filter(_may_have_raised, reversed(asked)), None)
         if entry is None:
-            return self._behind(error) or self._innermost(error)
+            return self._find_subject(error) or self._find_innermost(error)
         frame = self._describe_entry(entry, is_in_own_code=is_in_own_code)
         # A file that `describe` had to look for is not that of the code: the key misses
         # it.
@@ -170,7 +170,7 @@ class RaisingFrames:
             file = tracebacks.file_of_code(name, names)
             if file is None:
                 return None
-            code = self._codes.get(file) or self._whose(file, names)
+            code = self._codes.get(file) or self._describe_owner(file, names)
             self._codes[file] = code
             line = line if file == name else None
         owner = code.owner
@@ -188,7 +188,7 @@ class RaisingFrames:
             line=line if type(line) is int and line > 0 else None,
         )
 
-    def _whose(self, name: str, names: dict[str, object]) -> Code:
+    def _describe_owner(self, name: str, names: dict[str, object]) -> Code:
         dotted = tracebacks.module_name_in(names)
         file_owner, path, is_asked = self._finder.file(name, names)
         module = dotted
@@ -219,7 +219,7 @@ class RaisingFrames:
         return Code(owner, words, module, path, absolute, is_library_with_plugin)
 
     def owner_of_users(self, absolute: str, path: str) -> CodeOwner:
-        """Return whose code a file is that was not installed, as far as its place tells.
+        """Return whose code a file is that was not installed, judged by its place.
 
         Args:
             absolute: its path.
@@ -241,7 +241,7 @@ class RaisingFrames:
         return "project"
 
     def _is_of_a_distribution(self, absolute: str, dotted: str) -> bool:
-        """Tell whether a file is in an archive, or in a folder that distributions lie in.
+        """Tell whether a file is in an archive, or in a folder of distributions.
 
         Such a folder is made by `pip install --target`. That of an editable
         installation holds the sources alone.
@@ -258,18 +258,18 @@ class RaisingFrames:
         is_root = os.path.join(folder, "") in self._finder.roots
         return not is_root and _has_distributions(folder)
 
-    def _behind(self, error: Any) -> RaisingFrame | None:
-        """Return the frame that pytest speaks of where it raises an exception of its own."""
+    def _find_subject(self, error: Any) -> RaisingFrame | None:
+        """Return the frame that an exception of pytest's own speaks of."""
         with suppress(Exception):  # pytest's objects, of which nothing is public
             if inspection.is_of_fixture_lookup(error):
                 # The test or the fixture that asks for a fixture that nobody has.
-                asking = [error.request._pyfuncitem.obj]  # noqa: SLF001 - there is no public way
+                asking = [error.request._pyfuncitem.obj]  # noqa: SLF001 - the only way
                 asking += [fixture.func for fixture in error.fixturestack]
                 if error.msg is not None and len(asking) > 1:
                     asking.pop()
-                return self._of_function(asking[-1])
+                return self._locate_function(asking[-1])
             if inspection.module_of(type(error)) in ("doctest", "_pytest.doctest"):
-                return self._of_doctest(error)
+                return self._locate_doctest(error)
             cause = error
             for _ in range(_MAX_CAUSES):
                 cause = inspection.direct_cause_of(cause)
@@ -280,7 +280,7 @@ class RaisingFrames:
                     return frame
         return None
 
-    def _of_function(self, function: Any) -> RaisingFrame | None:
+    def _locate_function(self, function: Any) -> RaisingFrame | None:
         while (plain := inspection.function_in(function)) is None:
             if type(function) is partial:
                 function = function.func
@@ -296,7 +296,7 @@ class RaisingFrames:
             code.co_firstlineno,
         )
 
-    def _of_doctest(self, error: Any) -> RaisingFrame | None:
+    def _locate_doctest(self, error: Any) -> RaisingFrame | None:
         failures = inspection.attribute_of(error, "failures")
         failure = failures[0] if failures else error
         raised = inspection.attribute_of(failure, "exc_info")
@@ -311,8 +311,8 @@ class RaisingFrames:
         frame = self.describe(test.name, test.filename, test.globs, line)
         return frame and replace(frame, owner="test")
 
-    def _innermost(self, error: BaseException) -> RaisingFrame | None:
-        """Return the innermost frame whose code hides itself, else pytest's, else Python's."""
+    def _find_innermost(self, error: BaseException) -> RaisingFrame | None:
+        """Return the innermost hidden frame, else pytest's, else Python's."""
         hidden = pytests = pythons = None
         for entry in inspection.entries_of(error)[: tracebacks.MAX_FRAMES]:
             frame = entry.tb_frame
@@ -378,7 +378,7 @@ class Distribution(NamedTuple):
 
 
 def distribution_of(path: str) -> Distribution | None:
-    """Return the distribution of an installed file, or `None` if that can't be found out.
+    """Return the distribution of an installed file, or `None` if it isn't known.
 
     Args:
         path: absolute, below a `site-packages`, or in a folder or an archive like one.
@@ -415,7 +415,7 @@ def _is_installed_at(parts: Sequence[str], depth: int) -> bool:
 
 
 def distribution_with(module: str, root: str) -> dict[str, str]:
-    """Return the fact that says who has a missing module; none where that is not sure.
+    """Return the fact that says who has a missing module; empty if that is not sure.
 
     Args:
         module: dotted name.
@@ -431,7 +431,7 @@ def distribution_with(module: str, root: str) -> dict[str, str]:
         return {"own_package": "."}
     reviewed = packaged_table("distributions").get(module, "").split()
     names = {normal_name(name) for name in (module, *reviewed)}
-    for normal, name in _asked_for(root).items():
+    for normal, name in _read_requirements(root).items():
         if normal in names:
             return {"distribution": name}
     if has_file or os.path.exists(own):
@@ -447,17 +447,17 @@ def _is_built(root: str) -> bool:
 
 def _has_distributions(folder: str) -> bool:
     """Tell whether distributions are installed to a folder, whatever it is called."""
-    return any(name.endswith(".dist-info") for name in _listed(folder))
+    return any(name.endswith(".dist-info") for name in _list_folder(folder))
 
 
 @lru_cache(maxsize=1_000)
 def _find(folder: str, relative: str) -> Distribution | None:
-    """Return the distribution that has a top-level module, or a file of a namespace package."""
+    """Return the distribution of a top-level module or a namespace package's file."""
     top = relative.partition("/")[0].partition(".")[0]
     same = normal_name(top)
     named: list[str] = []
     others: list[str] = []
-    for entry in _listed(folder):
+    for entry in _list_folder(folder):
         name = normal_name(entry.partition("-")[0].removesuffix(".egg"))
         (named if name == same else others).append(entry)
     for entry in (*named, *others):
@@ -487,7 +487,7 @@ def _read_distribution(folder: str, entry: str) -> Distribution:
 
 
 def _lists_module(info: str, top: str, relative: str) -> bool:
-    """Tell whether a distribution lists a file of its own, or a module by its top name."""
+    """Tell whether a distribution lists a file, or a module by its top name."""
     tops = read_text(f"{info}/top_level.txt").split()
     if tops and top not in tops:
         return False
@@ -501,7 +501,7 @@ def _lists_module(info: str, top: str, relative: str) -> bool:
 
 
 @lru_cache(maxsize=100)
-def _listed(folder: str) -> tuple[str, ...]:
+def _list_folder(folder: str) -> tuple[str, ...]:
     entries: list[str] = []
     with suppress(OSError, ValueError):
         entries = sorted(os.listdir(folder))
@@ -516,8 +516,8 @@ def _project(root: str) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=10)
-def _asked_for(root: str) -> dict[str, str]:
-    """Return the requirements of the project, then of installed distributions, by normal names."""
+def _read_requirements(root: str) -> dict[str, str]:
+    """Return the requirements of project and distributions, by normal names."""
     texts: list[str] = []
     for folder in (f"{root}/", f"{root}/requirements/"):
         with suppress(OSError):
@@ -527,7 +527,7 @@ def _asked_for(root: str) -> dict[str, str]:
     with suppress(AttributeError, TypeError):  # a table is of another form
         texts += _requirements_in(_project(root))
     for folder in sys.path:
-        for entry in _listed(folder):
+        for entry in _list_folder(folder):
             texts += requirements_of(f"{folder}/{entry}")
     names: dict[str, str] = {}
     for text in texts:
@@ -537,7 +537,7 @@ def _asked_for(root: str) -> dict[str, str]:
 
 
 def _requirements_in(pyproject: dict[str, Any]) -> list[str]:
-    """Return what a `pyproject.toml` asks for, of which poetry's tables have the names.
+    """Return the requirements in a `pyproject.toml`; poetry's tables have names.
 
     Raises:
         AttributeError, TypeError: if a table is of another form.
@@ -573,7 +573,8 @@ def read_text(path: str) -> str:
     """Return the text of a file; empty where it can't be read."""
     with (
         suppress(OSError, ValueError),
-        io.open(path, encoding="utf-8", errors="replace") as file,  # noqa: UP020 - that of a test
+        # A test may have patched the built-in `open`.
+        io.open(path, encoding="utf-8", errors="replace") as file,  # noqa: UP020
     ):
         return file.read(_MAX_BYTES)
     return ""

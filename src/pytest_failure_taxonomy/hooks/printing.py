@@ -1,8 +1,8 @@
-"""Print lines after pytest's last one, by pytest's own writer, and write the other files.
+"""Print lines after pytest's last one, by its own writer, and write other files.
 
-Links (OSC 8) lead to the report and the line that failed. A terminal that does not know them may
-print their text, and nothing can ask it. So only those get them that say by an environment variable
-what they are, and are known to know them.
+Links (OSC 8) lead to the report and the line that failed. A terminal without support
+may print their text, and nothing can ask it. So only terminals get them that name
+themselves in an environment variable and are known to support them.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ KNOWN: Final = (
     ("VTE_VERSION", r"(500[1-9]|50[1-9]\d|5[1-9]\d\d|[6-9]\d{3}|\d{5,})$"),  # not 0.50
     ("KONSOLE_VERSION", r"(20120[1-9]|2012[1-9]\d|20[2-9]\d{4}|2[1-9]\d{4})$"),
 )
-"""Environment variables by which terminals that know links make themselves known, and a pattern
-that the start of the value matches."""
+"""Environment variables by which terminals that support links name themselves, and a
+pattern that the start of the value matches."""
 
 _NEVER: Final = ("NO_COLOR", "CI", "TMUX", "STY")
-"""Variables with which there are no links: who wants plain text, logs of CI, and programs between
-us and the terminal that may drop or garble them."""
+"""Variables that rule out links: plain text is wanted, a CI writes a log, or a program
+between us and the terminal may drop or garble them."""
 
 
 def verbosity(config: pytest.Config) -> int:
     """Return the verbosity: 0 by default, -1 for `-q`, -2 for `-qq`."""
     if getattr(config, "args", None):
         return int(getattr(config.option, "verbose", 0))
-    # pytest has failed before it parsed its options. Until pytest 9, what it knows of them by then
-    # counts `-q` twice.
+    # pytest has failed before it parsed its options. Until pytest 9, what it knows of
+    # them by then counts `-q` twice.
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("-q", "--quiet", action="count", default=0)
     parser.add_argument("-v", "--verbose", action="count", default=0)
     args = [*config.getini("addopts"), *map(str, config.invocation_params.args)]
-    given, _ = parser.parse_known_args(args)
-    return int(given.verbose - given.quiet)
+    options, _ = parser.parse_known_args(args)
+    return int(options.verbose - options.quiet)
 
 
 def print_lines(
@@ -75,7 +75,7 @@ def print_lines(
 ) -> None:
     """Print lines to where pytest prints, unless its terminal plugin is switched off.
 
-    A pytest that failed to start has no reporter; then lines go to stderr, as its errors do.
+    A pytest that failed to start has no reporter: lines go to stderr, as its errors do.
 
     Args:
         config: of the run.
@@ -85,7 +85,10 @@ def print_lines(
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None and config.pluginmanager.is_blocked("terminal"):
         return
-    writer = TerminalWriter(sys.stderr) if reporter is None else reporter._tw  # noqa: SLF001 - pytest's own colours and width
+    # pytest's own writer has its colours and width; there is no public way to it.
+    writer = (
+        TerminalWriter(sys.stderr) if reporter is None else reporter._tw  # noqa: SLF001
+    )
     choice = getattr(config.known_args_namespace, "color", "auto")
     if reporter is None and choice != "auto":
         writer.hasmarkup = choice == "yes"
@@ -112,7 +115,7 @@ def print_lines(
             if line.is_title:
                 writer.sep("=", line.text, **markup)
                 continue
-            writer.write(linked(line.text, targets), **markup)
+            writer.write(add_links(line.text, targets), **markup)
             writer.line(line.gap(writer.fullwidth) + line.tail, light=True)
         writer.flush()
 
@@ -125,7 +128,7 @@ def is_on_gitlab() -> bool:
 def lines_of_causes(
     report: FailureReport, paths: ShownPaths, chosen: str | None, level: int
 ) -> list[Line]:
-    """Return the lines of a failed run's causes with their tests, the first ones; none if quiet.
+    """Return lines for the first causes of a failed run and their tests; none if quiet.
 
     Args:
         report: of the run.
@@ -147,16 +150,18 @@ def lines_of_causes(
     if not is_on_gitlab():
         return lines
     at = int(time.time())  # a section that the log shows on a click
-    begin = f"\x1b[0Ksection_start:{at}:{_SECTION}[collapsed=true]\r\x1b[0Kcauses and their tests"
+    title = "causes and their tests"
+    options = "[collapsed=true]"
+    begin = f"\x1b[0Ksection_start:{at}:{_SECTION}{options}\r\x1b[0K{title}"
     end = f"\x1b[0Ksection_end:{at}:{_SECTION}\r\x1b[0K"
     return [Line(text=begin), *lines, Line(text=end)]
 
 
 def knows_hyperlinks(environ: Mapping[str, str]) -> bool:
-    """Tell whether the terminal that these variables speak of is known to know links."""
+    """Tell whether the terminal that these variables name supports links."""
     if any(environ.get(name) for name in _NEVER) or environ.get("TERM") == "dumb":
         return False
-    if any(each["detected_by"] in environ for each in ci_providers().values()):
+    if any(provider["detected_by"] in environ for provider in ci_providers().values()):
         return False
     return any(re.match(pattern, environ.get(name, "")) for name, pattern in KNOWN)
 
@@ -164,7 +169,7 @@ def knows_hyperlinks(environ: Mapping[str, str]) -> bool:
 def link_targets(
     report: FailureReport, paths: ShownPaths, path: Path, shown: str
 ) -> dict[str, str]:
-    """Return the texts that become links, and their targets: the report and the places of failures.
+    """Map the texts that become links to targets: the report, and failures' places.
 
     Args:
         report: of the run.
@@ -186,11 +191,11 @@ def link_targets(
     return targets
 
 
-def linked(text: str, targets: Mapping[str, str]) -> str:
-    """Return a line with links in it; what is read of it stays the same."""
+def add_links(text: str, targets: Mapping[str, str]) -> str:
+    """Add links to a line, without changing the text that is read."""
     for words, target in targets.items():
-        found = re.search(rf"(?<![\w./\\-]){re.escape(words)}(?![\w/\\-])", text)
-        if found is not None:
+        match = re.search(rf"(?<![\w./\\-]){re.escape(words)}(?![\w/\\-])", text)
+        if match is not None:
             link = f"\x1b]8;;{target}\x1b\\{words}\x1b]8;;\x1b\\"
-            return text[: found.start()] + link + text[found.end() :]
+            return text[: match.start()] + link + text[match.end() :]
     return text

@@ -122,7 +122,7 @@ class Progress:
         """The test that passed last: without workers no other result comes before its
         end, and this costs less than a dictionary."""
         self._passes = 0
-        """The counter of passes, of which reading it from the array costs more."""
+        """The counter of passes: reading it from the array would cost more."""
         self.reruns: Counter[str] = Counter()
         """How often each test was run again."""
         self.recovered: set[str] = set()
@@ -184,7 +184,7 @@ class Progress:
     def start_unheard(
         self, nodeid: str, phase: Phase, start_ns: int, worker: str
     ) -> None:
-        """Record a test that a worker's own record names, if the worker has reported less of it."""
+        """Record a test of a worker's own record, if the worker reported less of it."""
         if nodeid not in self._running:
             index = self._find(nodeid)
             if index == _UNKNOWN or self._states[index] != NOT_STARTED:
@@ -220,7 +220,7 @@ class Progress:
             self._results[nodeid] = _ENDED_BY[name]
 
     def count(self, name: str, by: int = 1) -> None:
-        """Count a result under one of the names of `layout.COUNTERS`, or take some back."""
+        """Count a result under a name of `layout.COUNTERS`, or take some back."""
         index = _INDEX[name]
         self._counters[index] = max(0, self._counters[index] + by)
         self._record.keep()
@@ -263,7 +263,7 @@ class Progress:
         self._numbers.setdefault(worker, len(self._numbers))
 
     def assign_worker(self, nodeid: str, worker: str) -> None:
-        """Record which worker runs a test, and that it is the next one that this worker starts."""
+        """Record which worker runs a test, and that it is the next one it starts."""
         if self._workers.get(nodeid) == worker:
             return  # it is run again
         self._workers[nodeid] = worker
@@ -335,7 +335,7 @@ class Progress:
 
 
 class ActivityRecorder:
-    """A plugin that records what pytest is at besides tests, and the timers of pytest-timeout."""
+    """A plugin that records pytest's activity besides tests, and timers of a test."""
 
     def __init__(self, config: pytest.Config, record: Record, faults: Faults) -> None:
         self.faults = faults
@@ -370,7 +370,7 @@ class ActivityRecorder:
 
     @guarded_hook(tryfirst=True)
     def pytest_collectstart(self, collector: pytest.Collector) -> None:
-        """Record the file, class or folder that is collected; a folder's conftest comes first."""
+        """Record the file, class or folder being collected, after its conftest."""
         name = collector.nodeid
         if isinstance(collector, pytest.Directory):
             conftest = collector.path / _CONFTEST
@@ -393,12 +393,12 @@ class ActivityRecorder:
 
     @guarded_hook(tryfirst=True)
     def pytest_runtestloop(self) -> None:
-        """Record that the session has started: a controller of xdist collects nothing itself."""
+        """Record the start of the session; an xdist controller collects nothing."""
         self._record.set_activity(NOT_STARTED, "")
 
     @guarded_hook(tryfirst=True, optionalhook=True)
     def pytest_timeout_set_timer(self, settings: Any) -> None:
-        """Record the limit of the test that starts: pytest-timeout's thread leaves no trace."""
+        """Record the test's limit: the thread of pytest-timeout leaves no trace."""
         if settings.method in layout.TIMER_METHODS:
             self._record.arm_timer(float(settings.timeout), settings.method)
 
@@ -411,22 +411,22 @@ class ActivityRecorder:
     def pytest_sessionfinish(self) -> Generator[None, None, None]:
         """Record each hook that is called from now on, until the process ends."""
         try:
-            self._before("pytest_sessionfinish")
+            self._enter_hook("pytest_sessionfinish")
             # Never undone: another plugin's monitoring may have come on top of it.
             self._config.pluginmanager.add_hookcall_monitoring(
-                self._before, self._after
+                self._enter_hook, self._leave_hook
             )
         except BaseException as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_sessionfinish", error)
         try:
             return (yield)
         finally:
-            self._after()
+            self._leave_hook()
 
     def _set_hook(self, name: str) -> None:
         self._record.set_activity(layout.IN_HOOK, self._describe_hook(name))
 
-    def _before(self, name: str, *_: Any) -> None:
+    def _enter_hook(self, name: str, *_: Any) -> None:
         self._calls.append("")  # left again, whatever fails here
         with suppress(Exception):
             words = self._describe_hook(name)
@@ -436,14 +436,14 @@ class ActivityRecorder:
                 self._calls[-1] = words
                 self._record.set_activity(layout.IN_LAST_HOOK, words)
 
-    def _after(self, *_: Any) -> None:
+    def _leave_hook(self, *_: Any) -> None:
         with suppress(Exception):
             if self._calls.pop():
                 around = next(filter(None, reversed(self._calls)), "")
                 self._record.set_activity(layout.IN_LAST_HOOK, around)
 
     def _find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Record a conftest file that is going to be imported, and ask pytest's import hook."""
+        """Record a conftest file before its import, and ask pytest's import hook."""
         if name.rpartition(".")[2] == "conftest":
             with suppress(Exception):
                 # It is the first one on the path, as for any module.
@@ -525,7 +525,7 @@ class CrashDump:
     # Last: pytest's own plugin enables faulthandler in this hook.
     @guarded_hook(trylast=True)
     def pytest_configure(self) -> None:
-        """Give the descriptors away, and move faulthandler's output if somebody has got them."""
+        """Give the descriptors away; if taken, move faulthandler's output."""
         if self._record.folder is None:
             return
         descriptors = self._captured_streams()
@@ -548,7 +548,7 @@ class CrashDump:
             os.close(file)
 
     def _captured_streams(self) -> dict[str, int]:
-        """Return where pytest captures stdout and stderr, but for `-s` and `--capture=sys`.
+        """Return where pytest captures output; not for `-s` and `--capture=sys`.
 
         None of what is read here is public.
         """
@@ -581,7 +581,7 @@ class CrashDump:
                     os.close(file)
 
     def leave_to_parent(self) -> None:
-        """Have a forked child write to stderr: its crash is not that of this process."""
+        """Let a forked child write to stderr: its crash isn't this process's."""
         terminal = self._terminal()
         if self._file != _NO_FILE and terminal is not None:
             with suppress(OSError, ValueError):
@@ -589,7 +589,7 @@ class CrashDump:
 
 
 def stderr_of_faulthandler(config: pytest.Config) -> int | None:
-    """Return the descriptor of stderr that pytest's faulthandler plugin has, if it is loaded."""
+    """Return the stderr descriptor of pytest's faulthandler plugin, if loaded."""
     with suppress(ImportError, AttributeError):
         from _pytest.faulthandler import fault_handler_stderr_fd_key
 
@@ -598,7 +598,7 @@ def stderr_of_faulthandler(config: pytest.Config) -> int | None:
 
 
 def faulthandler_exit_seconds(config: pytest.Config) -> float | None:
-    """Return the seconds in one test after which faulthandler ends the process, if it does."""
+    """Return after how many seconds in a test faulthandler exits, if it does."""
     with suppress(KeyError, ValueError, TypeError):
         if config.getini("faulthandler_exit_on_timeout"):
             return float(config.getini("faulthandler_timeout") or 0) or None

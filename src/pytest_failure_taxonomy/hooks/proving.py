@@ -1,4 +1,4 @@
-"""Prove at the end of a run why its tests failed, if asked: start `failure-taxonomy prove`."""
+"""Prove at the end why tests failed, if asked: start `failure-taxonomy prove`."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def prove_at_exit(
 ) -> None:
     """Have a report's failures proven when this process ends; its exit status stays.
 
-    What the command prints comes after all that pytest prints, and Ctrl+C ends the command alone.
+    The command prints after pytest's last line, and Ctrl+C ends the command alone.
 
     Args:
         report: of the run.
         budget: for how long.
         folder: where pytest was started.
-        environment: as it was then; tests may have changed it, which may be why they failed.
+        environment: as at the start; tests may have changed it, and failed by that.
         history: where the run is recorded; empty for the default, `None` for nowhere.
-        rewrite: writes the report's other formats again, and returns what went wrong in words.
+        rewrite: writes the report's other formats again; returns what went wrong.
     """
     process_id = os.getpid()
 

@@ -61,7 +61,7 @@ class Replacement(NamedTuple):
     attribute: str
     """The last part of it."""
     path: str | None
-    """The user's file that its code is from; `None` if it has none."""
+    """The user's file with its code; `None` if it has none."""
     line: int
     """Where that code begins."""
 
@@ -81,15 +81,15 @@ class GuardedNames:
     """What the guarded modules and classes had at the start."""
 
     def __init__(self) -> None:
-        self._before = {id(holder): names for _, holder, names in _guarded_now()}
+        self._before = {id(holder): names for _, holder, names in _iterate_guarded()}
         self._checked: set[int] = set()
-        """Modules and classes of which each function has been looked at."""
+        """Modules and classes whose functions have all been looked at."""
         self._files: set[str] = set()
         """Files that are not the user's."""
 
     def replacements(self) -> Iterator[Replacement]:
         """Yield what was replaced since, and once what had the user's code then."""
-        for label, holder, names in _guarded_now():
+        for label, holder, names in _iterate_guarded():
             before = self._before.setdefault(id(holder), names)
             if id(holder) not in self._checked:
                 self._checked.add(id(holder))
@@ -139,7 +139,7 @@ def _is_replaced(label: str, old: object, value: object) -> bool:
     return label in _GUARDED_NAMES or type(old) not in _PLAIN
 
 
-def _guarded_now() -> Iterator[tuple[str, Any, dict[str, Any]]]:
+def _iterate_guarded() -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """Yield guarded modules and classes: name, object, and what it has now."""
     for name, module in [*sys.modules.items()]:
         if name in _GUARDED_NAMES:
@@ -179,7 +179,7 @@ def equal_to_all(root: Path) -> dict[CodeType, tuple[str, int]]:
             if not issubclass(type(value), type):
                 continue
             function = inspection.function_in(
-                inspection.body_of(value).get("__eq__")  # type: ignore[arg-type]  # a class
+                inspection.body_of(value).get("__eq__")  # type: ignore[arg-type]
             )
             if function is None or function.__code__.co_filename != path:
                 continue

@@ -1,4 +1,4 @@
-"""The report's file, and what completes it if the process dies: lock, record, watcher, stacks."""
+"""The report's file, and what completes it after a death: lock, record, watcher."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_failure_taxonomy.hooks.settings import Settings
 from pytest_failure_taxonomy.report import write
 from pytest_failure_taxonomy.survive import layout
 from pytest_failure_taxonomy.survive.folder import record_folder
-from pytest_failure_taxonomy.survive.lock import ReportLock, held_record
+from pytest_failure_taxonomy.survive.lock import ReportLock, hold_record
 from pytest_failure_taxonomy.survive.start_watcher import Watch, is_observable
 from pytest_failure_taxonomy.survive.writer import DiskRecord, Record, StackDump
 from pytest_failure_taxonomy.system import process
@@ -59,7 +59,7 @@ class ReportFile:
         self._asked = StackDump()
 
     def open(self, report: FailureReport, header: dict[str, object]) -> None:
-        """Write the first report, to the temporary folder if the default path can't be written.
+        """Write the first report, in the temporary folder if need be.
 
         The record begins before: a report that says `running` can be completed from
         then on.
@@ -73,13 +73,15 @@ class ReportFile:
         """
         try:
             write.make_folder(self.path.parent)
-            try:  # the path is locked, or one beside it if another run or user has locked it
+            # If another run or user has locked the path, one beside it is taken.
+            try:
                 is_free = self._lock.acquire()
                 why = None
                 if not is_free:
                     why = f"another run writes to {self.path.name}"
                 elif self.path == self._settings.report_before:
-                    why = f"{self.path.name} belongs to an earlier pytest of the same command"
+                    name = self.path.name
+                    why = f"{name} belongs to an earlier pytest of the same command"
             except PermissionError:
                 if not os.path.lexists(self._lock.path):
                     raise
@@ -93,7 +95,8 @@ class ReportFile:
             if self._settings.report_was_named:
                 self._let_go(keep_record=False)
                 raise SettingsError(
-                    f"{self._settings.report_by}: {self.path} can't be written: {error.strerror}; "
+                    f"{self._settings.report_by}: {self.path} can't be written: "
+                    f"{error.strerror}; "
                     "give a path in a folder that can be"
                 ) from error
             with suppress(OSError):  # the last line of the run says so, then
@@ -137,7 +140,7 @@ class ReportFile:
         self.moved = why
 
     def watch(self) -> str | None:
-        """Start the watcher; return why there is none, if one was wanted to complete the report."""
+        """Start the watcher; return why there is none, if one was wanted."""
         settings = self._settings
         record = self.record
         with suppress(OSError):  # the disk is nearly full, and the record matters more
@@ -195,7 +198,9 @@ class ReportFile:
         if terminal is not None and not process.outlives_this_process(terminal):
             of_crash = (layout.CRASH_FILE, layout.TERMINAL)
             descriptors = {
-                name: each for name, each in descriptors.items() if name not in of_crash
+                name: descriptor
+                for name, descriptor in descriptors.items()
+                if name not in of_crash
             }
         return self._watch.hand_over(descriptors) and layout.CRASH_FILE in descriptors
 
@@ -206,7 +211,7 @@ class ReportFile:
         self._watch.leave_to_parent()
 
     def begin_to_tell_tasks(self) -> None:
-        """Let the watcher ask where asyncio's tasks wait; the tests have been imported."""
+        """Let the watcher ask where asyncio's tasks wait, now that tests are loaded."""
         self._asked.begin_to_tell_tasks(self.record)
 
     def correct(self, report: FailureReport) -> None:
@@ -231,7 +236,7 @@ class ReportFile:
         if self.watcher_id is None:
             return None
         with suppress(OSError), self.record.opened() as folder:
-            with held_record(folder, LOOK_SECONDS):
+            with hold_record(folder, LOOK_SECONDS):
                 pass  # the watcher is done with the report
             if layout.OBSERVED in folder.names():
                 from pytest_failure_taxonomy.survive.observed import read_observed
@@ -281,12 +286,12 @@ class ReportFile:
         return problem
 
     def give_up(self, error: OSError) -> str:
-        """Leave the first report and the record to `failure-taxonomy finalize`; return why."""
+        """Leave report and record to `failure-taxonomy finalize`; return why."""
         self._let_go(keep_record=True)
         return f"could not be written to {self.path}: {error.strerror or error}"
 
     def _let_go(self, *, keep_record: bool) -> str | None:
-        """Unlock the path, stop the watcher's run and, unless `keep_record`, remove the record.
+        """Unlock the path and stop the watcher; remove the record unless `keep_record`.
 
         Returns:
             A sentence about what could not be removed, or `None`.
@@ -302,7 +307,7 @@ class ReportFile:
         return remains
 
     def path_from(self, started_in: Path) -> str:
-        """Return the path of the report, relative to where pytest was started if it lies below."""
+        """Return the report's path, relative to pytest's start folder if below it."""
         path = self.path
         return str(
             path.relative_to(started_in) if path.is_relative_to(started_in) else path

@@ -1,4 +1,4 @@
-"""The context of a run: what is read at its start, and what only its end gives."""
+"""The context of a run: what its start tells, and what only its end tells."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def start_context(
     run_id: str,
     started_at: datetime,
 ) -> evidence.RunContext:
-    """Return what is known of a run at its start: later a test may patch what it is read from."""
+    """Return what is known at a run's start, before a test can patch anything."""
     # Where the run goes into the history: that starts git.
     commit: machine.Commit = (None, None)
     if settings.history is not None:
@@ -72,15 +72,15 @@ def _surroundings(config: pytest.Config, args: Sequence[str]) -> evidence.Surrou
     )
 
 
-def with_watcher(
+def add_watcher(
     context: evidence.RunContext, watcher: evidence.WatcherState
 ) -> evidence.RunContext:
-    """Return a context with what is known of the process that outlives pytest."""
+    """Add what is known of the watcher, the process that outlives pytest."""
     environment = replace(context.environment, watcher=watcher)
     return replace(context, environment=environment)
 
 
-def at_end(
+def complete_context(
     context: evidence.RunContext,
     config: pytest.Config,
     duration_seconds: float,
@@ -92,8 +92,8 @@ def at_end(
         context: of its start.
         config: of the run.
         duration_seconds: of the run.
-        installed_in: the folders of `sys.path`, if an experiment may have to know the commit and
-            what is installed; `None` if not.
+        installed_in: the folders of `sys.path`, if an experiment may have to know the
+            commit and what is installed; `None` if not.
     """
     environment, repository = context.environment, context.repository
     # A test may have patched anything; the rest is enough.

@@ -57,7 +57,7 @@ UNDESCRIBED: Final = "it could not be described; the faults in the report say wh
 
 
 class SessionRecorder:
-    """A plugin that records a session, in the only process or on the controller of xdist."""
+    """A plugin that records a session, in the only process or in xdist's controller."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class SessionRecorder:
 
     @guarded
     def pytest_assertrepr_compare(self, op: str, left: object, right: object) -> None:
-        """Look at the two sides of an assertion that fails; leave its words to others."""
+        """Compare the sides of a failing assertion; leave its words to others."""
         self.exceptions.see_comparison(op, left, right)
 
     @guarded_hook(trylast=True)
@@ -262,7 +262,7 @@ class SessionRecorder:
                 place = traces.location
             text = "\n\n".join(filter(None, parts)) or None
             place = place or exceptions.shown_place(shown, self._rootdir)
-            place = place or _defined_at(report, described.exception)
+            place = place or _locate_test(report, described.exception)
         return replace(
             bare,
             message=exceptions.shown_message(shown),
@@ -281,7 +281,7 @@ class SessionRecorder:
     def pytest_keyboard_interrupt(
         self, excinfo: pytest.ExceptionInfo[BaseException]
     ) -> None:
-        """Record Ctrl+C, `pytest.exit`, and the exceptions by which pytest and xdist stop."""
+        """Record Ctrl+C, `pytest.exit`, and other exceptions that stop a session."""
         error = excinfo.value
         is_exit = issubclass(type(error), pytest.exit.Exception)
         message = exceptions.message_of(error)
@@ -310,7 +310,7 @@ class SessionRecorder:
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, when: str
     ) -> None:
-        """Count a warning as pytest's last line does; keep those from before the tests."""
+        """Count a warning as pytest's last line does; keep those before the tests."""
         self.progress.count("warnings")
         if when != "runtest" and len(self.early_warnings) < MAX_NOTED:
             self.early_warnings.append(warning_message)
@@ -319,7 +319,7 @@ class SessionRecorder:
     def pytest_sessionfinish(
         self, session: pytest.Session
     ) -> Generator[None, None, None]:
-        """Record the session's status and `shouldfail` after all other plugins have had a say."""
+        """Record the session's status and `shouldfail` after all other plugins."""
         before = session.exitstatus
         with self.faults.catch("what the last test left"):
             self.ledger.changes()
@@ -354,7 +354,7 @@ class SessionRecorder:
         formatted: str = "",
         traceback: str | None = None,
     ) -> None:
-        """Record an error outside of any test; `message` replaces that of the exception."""
+        """Record an error outside of tests; `message` replaces the exception's."""
 
         def describe() -> evidence.RunError:
             words = message or exceptions.words_of(
@@ -378,7 +378,7 @@ class SessionRecorder:
     def interrupt(
         self, exception: Any, message: str, where: evidence.Location | None
     ) -> None:
-        """Record what ended the session, or that of a worker, early."""
+        """Record an early end of the session, or of a worker's session."""
         self.log.add_interruption(
             evidence.Interruption(
                 exception=exception,
@@ -427,10 +427,10 @@ class SessionRecorder:
             changes=self.ledger.changes(),
         )
         end = ProcessEnd(exit=exit_seen, ended_ns=progress.clock())
-        seen = facts_of(snapshot, end)
+        facts = facts_of(snapshot, end)
         if log.known_at_first not in (None, self.secrets.known):
-            seen = search_again(seen, self.secrets)
-        return self.nodeids.show_at_end(seen)
+            facts = search_again(facts, self.secrets)
+        return self.nodeids.show_at_end(facts)
 
     def _record_other_than_passed(self, report: pytest.TestReport) -> None:
         outcome = cast("str", report.outcome)
@@ -465,12 +465,12 @@ class SessionRecorder:
         self.progress.count(name)
 
     def _await_no_more(self) -> None:
-        """Record a failure without an exception: a test that passed and should not have."""
+        """Record a failure without an exception: a test passed unexpectedly."""
         if self._awaiting is not None:
             self._record_failure(self._awaiting, NOTHING)
 
     def _record_failure(self, report: pytest.TestReport, described: Described) -> None:
-        """Record a failure in one event: a second one would cost as much as the first."""
+        """Record a failure in one event: a second would cost as much again."""
         self._awaiting = None
         nodeid = report.nodeid
         shown = report.longrepr
@@ -542,7 +542,7 @@ class SessionRecorder:
 
 
 def snapshot_of(
-    progress: Progress, log: EventLog, *, lost: int = 0, **known: Any
+    progress: Progress, log: EventLog, *, lost: int = 0, **fields: Any
 ) -> Snapshot:
     """Return the content of this process's record, from memory.
 
@@ -550,7 +550,7 @@ def snapshot_of(
         progress: has the numbers.
         log: has the events.
         lost: failed reports that could not be recorded.
-        known: the other fields of the snapshot.
+        fields: the other fields of the snapshot.
     """
     counters = progress.counters
     counters["failed"] += lost
@@ -569,7 +569,7 @@ def snapshot_of(
         interruptions=tuple(log.interruptions),
         mismatch=log.mismatch,
         missing={"failure": lost},
-        **known,
+        **fields,
     )
 
 
@@ -583,10 +583,10 @@ def is_of_mismatch(report: pytest.CollectReport) -> bool:
     )
 
 
-def _defined_at(
+def _locate_test(
     report: pytest.TestReport, raised: evidence.RaisedException | None
 ) -> evidence.Location:
-    """Return where a test is defined; of a doctest, where the example stands that failed."""
+    """Return where a test is defined; for a doctest, where the failed example is."""
     path, line, _ = report.location
     path = path.replace("\\", "/")
     line = None if line is None else line + 1
@@ -604,7 +604,7 @@ def exit_code_of(status: int) -> int:
 
 
 def is_of_forked_test(report: pytest.TestReport) -> bool:
-    """Tell whether pytest-forked reports a crash, rather than xdist the death of a worker.
+    """Tell whether pytest-forked reports a crash, and not xdist a worker's death.
 
     Reports that come from a worker have its id; the one that the controller makes up
     does not.

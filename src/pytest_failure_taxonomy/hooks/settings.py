@@ -98,7 +98,7 @@ class Settings:
     attempt: Attempt | None = None
     faces: Faces = Faces()
     summary: str | None = None
-    """What to print at the end, as the option has it; `None` where that was not said."""
+    """What to print at the end, as the option has it; `None` without one."""
     mailbox: Path | None = None
     """The mailbox of the supervisor, if there is one."""
     is_child: bool = False
@@ -110,7 +110,7 @@ class Settings:
     problems: tuple[str, ...] = ()
     """What else is wrong. No test runs then, but a report is written that says so."""
     warnings: tuple[str, ...] = ()
-    """What a configuration asks for and this machine can't give. The run goes on without it."""
+    """Configured options that this machine can't fulfil; the run goes on."""
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -132,7 +132,7 @@ def read_settings(config: pytest.Config) -> Settings:
         ""
     )  # that it is on is known already, but not what is wrong with its value
     retried = _read_retried(wanted.get("retried"))
-    named = reader.given("report", wanted.get("report_wanted"))
+    named = reader.read("report", wanted.get("report_wanted"))
     if retried is not None:  # the user's report is of the whole
         named = named._replace(value=wanted["report_wanted"])
     report = reader.path("report", named)
@@ -143,9 +143,9 @@ def read_settings(config: pytest.Config) -> Settings:
     stage, strict_baseline = _stage(reader, wanted.get("stage"))
     observer = reader.ini("watcher") is not False
     history = _history(reader)
-    named_known = reader.given("known")
+    named_known = reader.read("known")
     is_by_history = named_known.value == KNOWN_BY_HISTORY
-    known = () if is_by_history else _from_file(reader, "known", named_known)
+    known_failures = () if is_by_history else _read_file(reader, "known", named_known)
     attempt = _attempt(reader)
     if attempt is not None and history is None:
         history = ""  # which is where attempts are kept
@@ -154,11 +154,12 @@ def read_settings(config: pytest.Config) -> Settings:
     reader.problems += refused
     if refused:
         if any(
-            each.startswith(f"{named.by} ") or report.name in each for each in refused
+            problem.startswith(f"{named.by} ") or report.name in problem
+            for problem in refused
         ):
             raise SettingsError(*reader.problems)
         # The report says so, and nothing else is written.
-        faces, history, known = Faces(), None, None
+        faces, history, known_failures = Faces(), None, None
     return Settings(
         report=report,
         report_was_named=named.value is not None,
@@ -168,16 +169,16 @@ def read_settings(config: pytest.Config) -> Settings:
         watcher=observer and not is_child,
         observer=observer,
         stall_seconds=_stall_seconds(reader),
-        ends_stalled=bool(reader.given("end_stalled").value),
-        rules=_from_file(reader, "rules", reader.given("rules")) or (),
+        ends_stalled=bool(reader.read("end_stalled").value),
+        rules=_read_file(reader, "rules", reader.read("rules")) or (),
         redact=_redact(reader),
         markers=_markers(reader),
         history=history,
-        known=known,
+        known=known_failures,
         known_name=named_known.value or "",
         prove=None if retried else _prove(reader),
         base=_base(reader),
-        certify=bool(reader.given("certify").value) or wanted.get("certify") == "yes",
+        certify=bool(reader.read("certify").value) or wanted.get("certify") == "yes",
         shard=_shard(reader),
         attempt=attempt,
         faces=faces,
@@ -192,7 +193,7 @@ def read_settings(config: pytest.Config) -> Settings:
 
 
 class _Reader:
-    """Reads what is given of options, and collects what is wrong with it."""
+    """Reads the values of options, and collects problems with them."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -215,42 +216,42 @@ class _Reader:
             )
             return None
 
-    def given(self, name: str, wanted: str | None = None) -> Given:
-        """Return the value of an option, else what the supervisor wants, else its ini value."""
+    def read(self, name: str, wanted: str | None = None) -> Given:
+        """Return an option's value, else the supervisor's, else its ini value."""
         option = OPTIONS[name]
-        found = given(self.config, option.dest, self.ini(name))
+        setting = given(self.config, option.dest, self.ini(name))
         if wanted and getattr(self.options, option.dest) is None:
-            return found._replace(value=wanted, by=f"run --{name}")
-        return found
+            return setting._replace(value=wanted, by=f"run --{name}")
+        return setting
 
-    def refuse(self, name: str, found: Given, what: str) -> None:
+    def refuse(self, name: str, setting: Given, problem: str) -> None:
         """Note that a value is not right."""
-        self.problems.append(f"{found.by}: {what}; give {OPTIONS[name].wanted}")
+        self.problems.append(f"{setting.by}: {problem}; give {OPTIONS[name].wanted}")
 
-    def path(self, name: str, found: Given) -> Path | None:
-        """Return the absolute path of a file; `None` for nothing and for no name of one."""
-        text = found.value
+    def path(self, name: str, setting: Given) -> Path | None:
+        """Return the absolute path of a file; `None` for none or an unusable name."""
+        text = setting.value
         if text is None:
             return None
         if not text.strip():
-            what = "is empty"
+            problem = "is empty"
         elif "\0" in text:
-            what = "holds a null character"
+            problem = "holds a null character"
         elif text.endswith(".py"):  # the value was forgotten, and this is a test file
-            what = f"is a Python file's, {text}"
+            problem = f"is a Python file's, {text}"
         elif text != os.sep and text.endswith(_ENDS_OF_FOLDERS):
-            what = f"is a folder's, {text}"
+            problem = f"is a folder's, {text}"
         else:
-            return absolute(found.base, text)
-        self.refuse(name, found, f"the path {what}")
+            return absolute(setting.base, text)
+        self.refuse(name, setting, f"the path {problem}")
         return None
 
     def choice(self, name: str, wanted: str | None = None) -> str | None:
         """Return the chosen word; `None` if none was chosen."""
-        found = self.given(name, wanted)
-        if found.value is None or found.value in OPTIONS[name].choices:
-            return found.value  # type: ignore[no-any-return]  # pytest's namespace has no types
-        self.refuse(name, found, f"{found.value!r} is unknown")
+        setting = self.read(name, wanted)
+        if setting.value is None or setting.value in OPTIONS[name].choices:
+            return setting.value  # type: ignore[no-any-return]
+        self.refuse(name, setting, f"{setting.value!r} is unknown")
         return None
 
 
@@ -264,60 +265,64 @@ def _read_retried(path: str | None) -> RetriedTests | None:
 
 def _stage(reader: _Reader, wanted: str | None) -> tuple[Stage, bool]:
     """Return the stage, and whether its baseline is strict."""
-    known = len(reader.problems)
+    problems_before = len(reader.problems)
     stage = Stage(reader.choice("stage", wanted) or Stage.FINAL_TEST)
-    strict = reader.given("strict_baseline")
-    is_stage_known = len(reader.problems) == known
+    strict = reader.read("strict_baseline")
+    is_stage_known = len(reader.problems) == problems_before
     typed = reader.options.failure_taxonomy_strict_baseline
     if typed and is_stage_known and stage is not Stage.BASELINE_RUN:
         reader.problems.append(
-            f"{strict.by} contradicts the stage {stage}; give {OPTIONS['stage'].flag}=baseline_run "
+            f"{strict.by} contradicts the stage {stage}; "
+            f"give {OPTIONS['stage'].flag}=baseline_run "
             "with it or leave it out"
         )
     return stage, bool(strict.value)
 
 
 def _stall_seconds(reader: _Reader) -> float:
-    found = reader.given("stall_seconds")
-    if found.value is None:
+    setting = reader.read("stall_seconds")
+    if setting.value is None:
         return DEFAULT_STALL_SECONDS
     try:
-        seconds = float(found.value)
+        seconds = float(setting.value)
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < MAX_STALL_SECONDS:
         reader.refuse(
-            "stall_seconds", found, f"{found.value!r} is no number of seconds from 0 on"
+            "stall_seconds",
+            setting,
+            f"{setting.value!r} is no number of seconds from 0 on",
         )
         return 0.0
     return seconds
 
 
 def _history(reader: _Reader) -> str | None:
-    """Return where the history is, as `Settings.history` has it; a path becomes absolute."""
-    found = reader.given("history")
-    url = found.value
+    """Return the history's place, as `Settings.history`; a path becomes absolute."""
+    setting = reader.read("history")
+    url = setting.value
     if url is not None and reader.options.failure_taxonomy_history is None:
         if url.lower() in ("false", "no", "off", "0"):
             return None
         url = "" if url.lower() in ("true", "yes", "on", "1") else url
     if url and CONNECTION_STRING.match(url):
-        reader.problems.append(f"{found.by}: {NO_CONNECTION_STRING}")
+        reader.problems.append(f"{setting.by}: {NO_CONNECTION_STRING}")
         return None
     if url and "://" not in url:
-        path = absolute(found.base, url)
+        path = absolute(setting.base, url)
         if os.path.isdir(path) or url.endswith(".py"):
             reader.problems.append(
-                f"{found.by}: {url} is no database; give the URL after a =, or this option last"
+                f"{setting.by}: {url} is no database; "
+                "give the URL after a =, or this option last"
             )
             return None
         return str(path)
     return url  # type: ignore[no-any-return]  # pytest's namespace has no types
 
 
-def _from_file(reader: _Reader, name: str, found: Given) -> Any:
-    """Return the rules or the known failures in a file; `None` for no file that can be used."""
-    path = reader.path(name, found)
+def _read_file(reader: _Reader, name: str, setting: Given) -> Any:
+    """Return the rules or known failures in a file; `None` if it can't be used."""
+    path = reader.path(name, setting)
     if path is None:
         return None
     from pytest_failure_taxonomy.rules import files
@@ -331,25 +336,25 @@ def _from_file(reader: _Reader, name: str, found: Given) -> Any:
 
 def _base(reader: _Reader) -> str | None:
     """Return the commit to compare with; a problem if there is no such one."""
-    found = reader.given("base")
-    if found.value is not None:
+    setting = reader.read("base")
+    if setting.value is not None:
         from pytest_failure_taxonomy.hooks.base_files import is_commit
 
-        if not is_commit(reader.config.rootpath, found.value):
-            reader.refuse("base", found, f"{found.value!r} is no commit here")
+        if not is_commit(reader.config.rootpath, setting.value):
+            reader.refuse("base", setting, f"{setting.value!r} is no commit here")
             return None
-    return found.value  # type: ignore[no-any-return]  # pytest's namespace has no types
+    return setting.value  # type: ignore[no-any-return]
 
 
 def _prove(reader: _Reader) -> str | None:
-    """Return for how long to prove; `None` in a run that a test or an experiment has started."""
-    found = reader.given("prove")
-    if found.value is not None and not re.fullmatch(
-        r"0*[1-9][0-9]{0,5}[smh]?", found.value
+    """Return the proving time; `None` in a run started by a test or experiment."""
+    setting = reader.read("prove")
+    if setting.value is not None and not re.fullmatch(
+        r"0*[1-9][0-9]{0,5}[smh]?", setting.value
     ):
-        reader.refuse("prove", found, f"{found.value!r} is no time")
+        reader.refuse("prove", setting, f"{setting.value!r} is no time")
     is_nested = {"PYTEST_CURRENT_TEST", PROVING_VARIABLE} & os.environ.keys()
-    return None if is_nested else found.value
+    return None if is_nested else setting.value
 
 
 _SHARD: Final = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
@@ -360,27 +365,27 @@ _SHARDED_BY: Final = (
     ("CIRCLE_NODE_INDEX", "CIRCLE_NODE_TOTAL", 0),
     ("CI_NODE_INDEX", "CI_NODE_TOTAL", 1),
 )
-"""Options of plugins, then variables of CI systems: those with a job's number and with the count of
-jobs, and from where the number counts."""
+"""Options of plugins, then variables of CI systems: the job's number, the count of
+jobs, and where the number starts."""
 
 
 def _shard(reader: _Reader) -> Shard | None:
-    """Return which part of the suite this is, as the user, a plugin or the CI system says."""
-    given_shard = reader.given("shard")
+    """Return the shard of the suite that the user, a plugin or the CI names."""
+    given_shard = reader.read("shard")
     if given_shard.value is not None:
-        found = _SHARD.fullmatch(given_shard.value)
-        shard = Shard(index=int(found[1]), total=int(found[2])) if found else None
+        match = _SHARD.fullmatch(given_shard.value)
+        shard = Shard(index=int(match[1]), total=int(match[2])) if match else None
         if shard is None or not 1 <= shard.index <= shard.total:
             reader.refuse(
                 "shard", given_shard, f"{given_shard.value!r} is no part of a suite"
             )
             return None
         return shard
-    known = {**os.environ, **vars(reader.options)}
-    if bench := _SHARD.fullmatch(known.get("bench_shard") or ""):
-        known["group"], known["splits"] = bench.groups()
+    variables = {**os.environ, **vars(reader.options)}
+    if bench := _SHARD.fullmatch(variables.get("bench_shard") or ""):
+        variables["group"], variables["splits"] = bench.groups()
     for index, total, first in _SHARDED_BY:
-        texts = str(known.get(index)), str(known.get(total))
+        texts = str(variables.get(index)), str(variables.get(total))
         if all(text.isascii() and text.isdigit() for text in texts):
             at, of = int(texts[0]) + 1 - first, int(texts[1])
             if of > 1 and 1 <= at <= of:
@@ -390,7 +395,7 @@ def _shard(reader: _Reader) -> Shard | None:
 
 def _attempt(reader: _Reader) -> Attempt | None:
     texts = {
-        name: (reader.given(name).value or "").strip()[:MAX_ATTEMPT]
+        name: (reader.read(name).value or "").strip()[:MAX_ATTEMPT]
         for name in ("subtask", "approach")
     }
     if not any(texts.values()):
@@ -408,27 +413,27 @@ def _faces(reader: _Reader) -> Faces:
     """Return the other formats of the report that are written, and where they go."""
     paths: dict[str, str | None] = {}
     for name in ("junit", "html"):
-        found = reader.given(name)
-        path = reader.path(name, found)
+        setting = reader.read(name)
+        path = reader.path(name, setting)
         if path is not None and path.is_dir():
-            reader.refuse(name, found, f"{path} is a directory")
+            reader.refuse(name, setting, f"{path} is a directory")
         paths[name] = None if path is None else str(path)
     family = None
     with suppress(ValueError):  # `-p no:junitxml`
         family = reader.config.getini("junit_family")
     if paths["html"] is not None and (missing := missing_library("html")) is not None:
-        # Only what was typed is an error: a configuration is shared by machines that have the
-        # library and others that do not.
+        # Only a typed option is an error: machines with and without the library share a
+        # configuration.
         paths["html"] = None
         words = {
             str(word).partition("=")[0] for word in reader.config.invocation_params.args
         }
-        told = (
+        problems = (
             reader.warnings
             if words.isdisjoint(OPTIONS["html"].names)
             else reader.problems
         )
-        told.append(f"{reader.given('html').by}: {missing}")
+        problems.append(f"{reader.read('html').by}: {missing}")
     mode = reader.choice("github") or "auto"
     is_on_github = mode == "on" or (
         mode == "auto" and os.environ.get("GITHUB_ACTIONS") == "true"
@@ -455,29 +460,31 @@ def _redact(reader: _Reader) -> tuple[str, ...]:
     if patterns:
         from pytest_failure_taxonomy.redaction.redactor import check_patterns
 
-        found = check_patterns(patterns)
-        reader.problems += [f"{OPTIONS['redact'].flag}: {problem}" for problem in found]
-        return () if found else patterns
+        problems = check_patterns(patterns)
+        reader.problems += [
+            f"{OPTIONS['redact'].flag}: {problem}" for problem in problems
+        ]
+        return () if problems else patterns
     return ()
 
 
 def _markers(reader: _Reader) -> dict[str, FailureReason]:
-    """Return the reasons of the user's markers, from lines of `NAME` or `NAME = REASON`."""
-    found = reader.given("markers")
+    """Return the reasons of markers, from lines `NAME` or `NAME = REASON`."""
+    setting = reader.read("markers")
     markers = {}
-    for line in found.value or ():
+    for line in setting.value or ():
         name, _, reason = (part.strip() for part in line.partition("="))
         try:
             markers[name] = FailureReason(reason or "UNKNOWN")
         except ValueError:
             reader.problems.append(
-                f"{found.by}: {line!r}: {reason} is no failure reason; "
+                f"{setting.by}: {line!r}: {reason} is no failure reason; "
                 f"give one of {', '.join(FailureReason)}"
             )
         if not re.fullmatch("[A-Za-z0-9_]+", name, re.ASCII):
             reader.refuse(
                 "markers",
-                found,
+                setting,
                 f"{line!r}: a marker's name has letters, digits and underscores alone",
             )
     return markers

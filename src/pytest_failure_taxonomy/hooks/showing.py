@@ -1,4 +1,4 @@
-"""Show a run that has ended: write other formats of its report, print the verdict and notes."""
+"""Show a run that has ended: write other formats, print the verdict and notes."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def show_run(
         config: of the run.
         settings: say what is shown.
         file: of the report.
-        speaks_last: print after pytest's last hook, which tells what ends it before or outside of
-            its session.
+        speaks_last: print after pytest's last hook, which tells what ends it before or
+            outside of its session.
     """
     report = ended.report
     annotations: list[str] = []
@@ -142,7 +142,7 @@ def prove_at_end(
     file: ReportFile,
     variables: Mapping[str, str],
 ) -> None:
-    """Have failures proven when this process ends, where that is asked and there are some.
+    """Prove failures when this process ends, if asked and if there are some.
 
     Args:
         ended: the run.

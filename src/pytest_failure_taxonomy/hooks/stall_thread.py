@@ -1,4 +1,4 @@
-"""Find stalls from inside pytest: threads that keep it from ending, and what makes no progress.
+"""Find stalls inside pytest: no progress, and threads that keep it from ending.
 
 Where no other process can look at it from outside (macOS and Windows) a thread looks
 from inside. It needs the GIL, so it can't see that Python is frozen, and since Python
@@ -40,11 +40,11 @@ _END_SECONDS: Final = 1.0
 def record_left_threads(
     session: SessionRecorder, rootdir: Path, redact: Callable[[str], str]
 ) -> None:
-    """Record the threads that keep the interpreter from ending, and what they are at."""
+    """Record threads that keep the interpreter from ending, and what they do."""
     # Past the properties: a class of the user's may have others.
     threads = [vars(thread) for thread in threading.enumerate()]
     others = {threading.get_ident(), threading.main_thread().ident}
-    left = {each["_ident"]: each for each in threads if not each["_daemonic"]}
+    left = {values["_ident"]: values for values in threads if not values["_daemonic"]}
     if left.keys() <= others:
         return
     from pytest_failure_taxonomy.survive.reader import LeftThread
@@ -52,15 +52,15 @@ def record_left_threads(
 
     stacks = current_frames_stacks(without=others)
     for thread in () if stacks is None else stacks.threads:
-        if known := left.get(thread.thread_id):
+        if attributes := left.get(thread.thread_id):
             place = thread.own_place(rootdir)
-            seen = LeftThread(
-                native_id=known["_native_id"],
-                name=redact(known["_name"]),
+            left_thread = LeftThread(
+                native_id=attributes["_native_id"],
+                name=redact(attributes["_name"]),
                 place=None if place is None else redact(f"{place.path}:{place.line}"),
-                nodeid=session.ledger.starter_of(known["_native_id"]),
+                nodeid=session.ledger.starter_of(attributes["_native_id"]),
             )
-            session.log.write("thread", thread=seen)
+            session.log.write("thread", thread=left_thread)
 
 
 class StallThread(StalledRun):
@@ -180,7 +180,7 @@ class StallThread(StalledRun):
             self._turns += 1
             if self._turns < _TURNS:  # pytest formats the traceback of a Ctrl+C, say
                 return
-        seen = SeenStall(
+        stall = SeenStall(
             what="test" if activity is None else activity.what,
             stall=Stall(
                 state=state,
@@ -196,9 +196,9 @@ class StallThread(StalledRun):
             name=None if activity is None else activity.name,
             told=0 if last is None else last.told,
         )
-        times = times_of_limit(seen.stall.seconds, self._seconds)
-        is_news = state != "busy" and seen.told < times
-        stalls = (replace(seen, told=times) if is_news else seen,)
+        times = times_of_limit(stall.stall.seconds, self._seconds)
+        is_news = state != "busy" and stall.told < times
+        stalls = (replace(stall, told=times) if is_news else stall,)
         self._observed = Observed(stalls=stalls)
         if not is_news:
             return
@@ -212,5 +212,5 @@ class StallThread(StalledRun):
                 write_running(self._report, run, folder, self._observed)
         if self._terminal is not None and os.getpid() == self._process_id:
             descriptor, is_coloured = self._terminal
-            line = safe_text(self._redact(observed.words_of_stall(seen)))
+            line = safe_text(self._redact(observed.words_of_stall(stall)))
             os.write(descriptor, line_of_its_own(line, is_coloured=is_coloured))

@@ -29,7 +29,9 @@ RUN = pytest.StashKey[Run | None]()
 """The run of a config; `None` if its settings leave no place for a report."""
 
 MAX_ERROR: Final = 4_000
-"""Characters of a usage error. It has a line for each problem, whatever a path or a value contains.
+"""Characters of a usage error.
+
+It has a line for each problem, whatever a path or a value contains.
 """
 
 
@@ -40,7 +42,7 @@ def begin(config: pytest.Config, *, requested: bool = True) -> None:
 
     Args:
         config: of the run.
-        requested: this process was asked for a report. If not, its controller may have been.
+        requested: this process was asked for a report; else a controller may be.
 
     Raises:
         pytest.UsageError: if the settings are invalid.
@@ -81,7 +83,7 @@ def _begin_run(config: pytest.Config) -> None:
 
 
 def _usage_error(problems: Sequence[str]) -> pytest.UsageError:
-    """Return the error that lists problems one a line, as `failure-taxonomy validate` does."""
+    """Return the error that lists problems one a line, as `validate` does."""
     lines: list[str] = []
     left = MAX_ERROR
     for number, problem in enumerate(problems):
@@ -118,14 +120,14 @@ def _follow_process(
 
 
 def _may_be_worker() -> bool:
-    """Tell whether this process looks like an xdist worker, before it has a `workerinput`.
+    """Tell whether this process looks like an xdist worker, without `workerinput`.
 
-    The environment is not enough: a pytest that a test starts inherits it. execnet, by which xdist
-    runs its workers, executes them in a module named `__channelexec__`.
+    The environment is not enough: a pytest that a test starts inherits it. execnet, by
+    which xdist runs its workers, executes them in a module named `__channelexec__`.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return False
-    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no other way to see the callers
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - the only way to callers
     while frame is not None and frame.f_globals.get("__name__") != "__channelexec__":
         frame = frame.f_back
     return frame is not None
@@ -139,7 +141,7 @@ class _WorkerStart:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> Generator[None, Any, Any]:
-        """Begin as a worker or, in a pytest that a test of a worker runs, as a run of its own."""
+        """Begin as a worker, or as a run of its own inside of a worker's test."""
         workerinput = getattr(config, "workerinput", None)
         if workerinput is not None:
             from pytest_failure_taxonomy.hooks.worker import (

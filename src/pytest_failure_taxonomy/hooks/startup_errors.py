@@ -1,4 +1,4 @@
-"""Errors that end pytest before or outside of its session: bad options, broken conftest files.
+"""Errors that end pytest outside of its session: bad options, broken conftests.
 
 pytest says what is wrong. It does not say where that stands: an option in the `addopts`
 of a configuration file three folders up looks as if it had been typed.
@@ -47,7 +47,7 @@ _REGISTERED_TWICE: Final = (
 def record_startup_error(
     session: SessionRecorder, error: BaseException, config: pytest.Config
 ) -> ProcessExit:
-    """Record an error that left pytest, and return the exit status that follows from it."""
+    """Record an error that left pytest; return the exit status it leads to."""
     rootdir = config.rootpath
     kind = type(error)
     end = _exit_after(error)
@@ -67,15 +67,15 @@ def record_startup_error(
         raised = exceptions.cause_of(error)
         conftest = inspection.attribute_of(error, "path")
         if conftest is None:
-            loaded = f"{exceptions.message_of(error)}{_distribution_loaded(raised)}"
+            loaded = f"{exceptions.message_of(error)}{_describe_distribution(raised)}"
     else:
-        conftest = _conftest_left_by(error)
+        conftest = _find_failed_conftest(error)
     if conftest is not None:
         loaded = _shown_path(str(conftest), config)
     traceback, formatted = _short_traceback(raised)
     words = exceptions.words_of(raised, rootdir, loaded, formatted)
     conflict = words_of_conflict(_files_of_plugins(config), words)
-    words = conflict or _words_of_second_name(words, config) or words
+    words = conflict or _explain_second_name(words, config) or words
     if end.code == 0:
         name = loaded
         if not name:
@@ -100,31 +100,31 @@ def _shown_path(path: str, config: pytest.Config) -> str:
     return own_files.location(path, None, config.rootpath).path
 
 
-def words_of_conflict(files: Mapping[str, str], said: str = "") -> str:
-    """Say which option two plugins add, by what stands in their files; empty where none is found.
+def words_of_conflict(files: Mapping[str, str], message: str = "") -> str:
+    """Say which option two plugins add, judged by their files; empty if none.
 
     Args:
         files: the names of the plugins by their paths, in the order in which they were
             loaded.
-        said: the error, which names the option; empty if it was not seen.
+        message: the error, which names the option; empty if it was not seen.
     """
     added: dict[str, str] = {}
     for path, name in files.items():
         text = "".join(linecache.getlines(path))  # none of a file that can't be read
         for option in dict.fromkeys(_ADDED_OPTION.findall(text)):
-            if option in added and option in (said or option):
+            if option in added and option in (message or option):
                 return f"{option} is added by {added[option]} and by {name}"
             added.setdefault(option, name)
     return ""
 
 
-def _words_of_second_name(said: str, config: pytest.Config) -> str:
-    """Say which file names a conftest as a plugin; empty where that isn't what is wrong.
+def _explain_second_name(message: str, config: pytest.Config) -> str:
+    """Say which file names a conftest as a plugin; empty if that isn't wrong.
 
     pytest loads each conftest by itself, under its path. pluggy takes no module under
     two names.
     """
-    twice = re.search(_REGISTERED_TWICE, said)
+    twice = re.search(_REGISTERED_TWICE, message)
     if twice is None:
         return ""
     for name, plugin in config.pluginmanager.list_name_plugin():
@@ -141,7 +141,7 @@ def _words_of_second_name(said: str, config: pytest.Config) -> str:
 
 
 def _files_of_plugins(config: pytest.Config) -> dict[str, str]:
-    """Return the names of plugins and conftest files by their paths, as they were loaded."""
+    """Return the names of plugins and conftest files by path, in loading order."""
     files = {}
     for name, plugin in config.pluginmanager.list_name_plugin():
         path = str(inspection.attribute_of(plugin, "__file__"))
@@ -169,8 +169,8 @@ def _exit_after(error: BaseException) -> ProcessExit:
     return ProcessExit(code=exit_code_of(code), source="exception")
 
 
-def _distribution_loaded(error: BaseException) -> str:
-    """Say which distribution the plugin is of that could not be imported, if one is known."""
+def _describe_distribution(error: BaseException) -> str:
+    """Name the distribution of a plugin that could not be imported, if known."""
     for entry in inspection.entries_of(error):
         code = entry.tb_frame.f_code
         if code.co_name == "<module>":
@@ -179,7 +179,7 @@ def _distribution_loaded(error: BaseException) -> str:
     return ""
 
 
-def _conftest_left_by(error: BaseException) -> str | None:
+def _find_failed_conftest(error: BaseException) -> str | None:
     """Return the conftest file that raised an exception which pytest does not catch.
 
     `sys.exit` and `pytest.skip` raise such exceptions. Those of a plugin that the
@@ -196,7 +196,7 @@ def _conftest_left_by(error: BaseException) -> str | None:
 
 
 def _short_traceback(error: BaseException) -> tuple[str | None, str]:
-    """Return the traceback as pytest shows it, without its own frames, and the exception in it.
+    """Return pytest's traceback without its own frames, and the exception in it.
 
     Nothing has formatted the exception yet: its `__str__` is called here, once, and
     held.
@@ -232,11 +232,14 @@ def words_of_usage_error(error: BaseException, config: pytest.Config) -> str:
             synopsis, separator, rest = refusal.partition(": error: ")
             if separator and synopsis.startswith("usage:"):  # from argparse
                 refusal = rest
-            texts.append(_as_typed(refusal.strip(), config))
+            texts.append(_quote_as_typed(refusal.strip(), config))
     text = "; ".join(filter(None, texts))
     first, newline, rest = text.partition("\n")
     extended = first
-    for addition in (_where(error, first, config), _idle_plugin(first, config)):
+    for addition in (
+        _describe_source(error, first, config),
+        _name_idle_plugin(first, config),
+    ):
         if addition:
             extended += f" ({addition})"
     if extended == first:
@@ -248,8 +251,8 @@ def words_of_usage_error(error: BaseException, config: pytest.Config) -> str:
     return f"{extended}{newline}{rest}"
 
 
-def _as_typed(text: str, config: pytest.Config) -> str:
-    """Return the message about an argument that was not found, as typed and on one line.
+def _quote_as_typed(text: str, config: pytest.Config) -> str:
+    """Return the message about a missing argument, as typed and on one line.
 
     pytest makes the argument absolute, and lists in further lines where it looked.
     """
@@ -267,7 +270,7 @@ def _as_typed(text: str, config: pytest.Config) -> str:
     return " ".join([f"{_NOT_FOUND}{wanted}", *map(str.strip, lines)])
 
 
-def _where(error: BaseException, message: str, config: pytest.Config) -> str:
+def _describe_source(error: BaseException, message: str, config: pytest.Config) -> str:
     """Return where the refused thing stands; an empty string if it was typed."""
     file = option_sources.file_of_settings(config)
     if file and message.startswith(_UNKNOWN_SETTING):
@@ -300,12 +303,12 @@ def _places_of_refused(message: str, config: pytest.Config) -> str:
     return " and ".join(places)
 
 
-def _idle_plugin(said: str, config: pytest.Config) -> str:
-    """Say which installed plugin has a refused option; empty where installing one would help.
+def _name_idle_plugin(message: str, config: pytest.Config) -> str:
+    """Name the plugin with a refused option that is installed but wasn't loaded.
 
     It is blocked by `-p no:NAME`, or pytest was told to load no plugin by itself.
     """
-    if not said.startswith(_REFUSED_OPTIONS):
+    if not message.startswith(_REFUSED_OPTIONS):
         return ""
     from importlib.metadata import PackageNotFoundError, distribution
 
@@ -316,7 +319,7 @@ def _idle_plugin(said: str, config: pytest.Config) -> str:
     )
 
     is_loaded = config.pluginmanager.has_plugin
-    for option in refused_options(said):
+    for option in refused_options(message):
         for name in distributions_with_option(option):
             with suppress(PackageNotFoundError):
                 installed = distribution(name)

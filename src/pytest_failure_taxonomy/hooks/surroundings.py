@@ -1,4 +1,4 @@
-"""Find facts around a failing line that explain it: a file that shadows a module, the locale.
+"""Explain a failing line by its surroundings: a shadowed module, the locale.
 
 Nothing of the user's runs: see `inspection`.
 """
@@ -29,7 +29,7 @@ _NOT_THERE: Final = r"cannot import name '(\w+)'"
 def facts_around(
     error: BaseException, message: str, origins: OriginFinder
 ) -> dict[str, str]:
-    """Return the facts about the file of a module, or about the locale; none without any.
+    """Return the facts about a module's file, or about the locale; empty if none.
 
     `shadow` is the file that the module `top` was imported from, and `shadowed` whose
     module of that name has what was asked for. `relative` is what was imported without
@@ -46,10 +46,10 @@ def facts_around(
         return _locale_of(error, origins)
     if message.startswith(_NO_PARENT):
         return _relative_import(error, origins)
-    return _module_asked(error, message, origins)
+    return _describe_asked_module(error, message, origins)
 
 
-def _module_asked(
+def _describe_asked_module(
     error: BaseException, message: str, origins: OriginFinder
 ) -> dict[str, str]:
     if issubclass(type(error), ImportError):
@@ -120,7 +120,7 @@ def _shadow_of(module: str, name: str, origins: OriginFinder) -> dict[str, str]:
 
 
 def _folders_of_modules(root: str) -> dict[str, str]:
-    """Return the folders that modules may be expected in, and whose they are, if known."""
+    """Return the folders where modules may be expected, and whose they are."""
     return dict.fromkeys(sys.path, "") | {
         root: "the project",
         f"{root}/src": "the project",

@@ -40,7 +40,7 @@ class FileFound(NamedTuple):
 
 
 def passes_on(entry: TracebackType) -> bool:
-    """Tell whether this is where a hook wrapper receives the exception of another hook."""
+    """Tell whether a hook wrapper receives another hook's exception here."""
     code = entry.tb_frame.f_code
     return is_relay(code.co_name, code.co_filename)
 
@@ -51,7 +51,7 @@ def is_relay(function: str, path: str) -> bool:
 
 
 def file_of_code(name: str, names: dict[str, object]) -> str | None:
-    """Return the file that code is from; for code that was generated, that of its module.
+    """Return the file of some code; for generated code, that of its module.
 
     A compiled module's functions name a file that need not be there.
     """

@@ -38,7 +38,7 @@ class WorkerRecorder:
 
     def __init__(self, config: pytest.Config) -> None:
         self.faults = Faults(config, is_worker=True)
-        workerinput: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]  # xdist's
+        workerinput: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]
         self._given = workerinput.get(OUTPUT_KEY, {})
         """What the controller says of its record."""
         self.record = Record()
@@ -104,12 +104,12 @@ class WorkerRecorder:
 
     @guarded
     def pytest_assertrepr_compare(self, op: str, left: object, right: object) -> None:
-        """Look at the two sides of an assertion that fails; leave its words to others."""
+        """Compare the sides of a failing assertion; leave its words to others."""
         self._exceptions.see_comparison(op, left, right)
 
     @guarded_hook(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Attach the description of its exception to a failed report; record the test's phase."""
+        """Attach its described exception to a failed report; record the phase."""
         outcome = report.outcome
         when = report.when
         if outcome == "failed":
@@ -127,7 +127,7 @@ class WorkerRecorder:
 
     @guarded
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """Record how a test has ended, and forget exceptions that no report asked for."""
+        """Record how a test ended; forget exceptions that no report asked for."""
         numbers = self.record.numbers
         index = 0
         if self._nodeids:
@@ -155,7 +155,7 @@ class WorkerRecorder:
 
     @guarded_hook(tryfirst=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Attach the description of its exception to the report of a failed collection."""
+        """Attach the described exception to the report of a failed collection."""
         if report.failed:
             self._exceptions.send_with(report)
         elif report.passed and not report.result:
@@ -174,9 +174,9 @@ class WorkerRecorder:
             self.record.make_room(len(nodeids))
             shown = names.show_all(nodeids)
             self._shown = {
-                real: each
-                for real, each in zip(nodeids, shown, strict=True)
-                if each != real
+                real: shown_id
+                for real, shown_id in zip(nodeids, shown, strict=True)
+                if shown_id != real
             }
 
     @cached_property
@@ -186,14 +186,14 @@ class WorkerRecorder:
 
     @guarded
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        """Count the tests that options have deselected; the controller never sees them."""
+        """Count the tests that options deselected; the controller never sees them."""
         self._deselected += len(items)
 
     @guarded
     def pytest_keyboard_interrupt(
         self, excinfo: pytest.ExceptionInfo[BaseException]
     ) -> None:
-        """Keep a `pytest.exit`: all that the controller sees of it is a test that never ends."""
+        """Keep a `pytest.exit`: the controller only sees a test that never ends."""
         error = excinfo.value
         if issubclass(type(error), pytest.exit.Exception):
             where = own_place_of(error, self._config.rootpath)
@@ -203,7 +203,8 @@ class WorkerRecorder:
     @guarded
     def pytest_sessionfinish(self) -> None:
         """Send the controller what was counted, and what failed here."""
-        output: dict[str, object] = self._config.workeroutput  # type: ignore[attr-defined]  # xdist's
+        config: Any = self._config  # `workeroutput` is xdist's
+        output: dict[str, object] = config.workeroutput
         output[OUTPUT_KEY] = {
             "deselected": self._deselected,
             "empty": self._empty[:MAX_NOTED],
@@ -221,8 +222,8 @@ class WorkerRecorder:
         with self.faults.catch("the check of integrity"):
             findings, entered = self.integrity.conclude()
             sent["findings"] = [
-                {**to_dict(found), "where": found.where and to_dict(found.where)}
-                for found in findings
+                {**to_dict(finding), "where": finding.where and to_dict(finding.where)}
+                for finding in findings
             ]
             sent["entered"] = entered and to_dict(entered)
         return sent

@@ -1,5 +1,5 @@
-"""What outlives pytest: a run's record on disk, the watcher, and the completion of a report.
+"""What outlives pytest: the record on disk, the watcher, a report's completion.
 
-Nothing here imports pytest but what runs in it, so that another process can read what a dead one
-has left.
+Nothing here imports pytest but what runs in it, so that another process can read what a
+dead one has left.
 """

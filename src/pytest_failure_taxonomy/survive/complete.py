@@ -1,6 +1,6 @@
 """Complete the report of a run whose process has ended, from its record.
 
-Used by the watcher, by the supervisor and by `failure-taxonomy finalize`. It imports no pytest.
+Watcher, supervisor and `failure-taxonomy finalize` use it. It imports no pytest.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from pytest_failure_taxonomy.survive.facts import (
 )
 from pytest_failure_taxonomy.survive.folder import (
     RUN_ID,
+    explain_remains,
     record_folder,
     remove_record,
-    why_it_stays,
     worker_of,
 )
-from pytest_failure_taxonomy.survive.lock import ReportLock, held_record
+from pytest_failure_taxonomy.survive.lock import ReportLock, hold_record
 from pytest_failure_taxonomy.survive.machine import look_closer
 from pytest_failure_taxonomy.system import import_named
 from pytest_failure_taxonomy.system.files import (
@@ -71,15 +71,20 @@ from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 from pytest_failure_taxonomy.text import safe_text
 
 WATCHER_SECONDS: Final = 3.0
-"""How long a watcher may take with a report: 30 ms on an idle machine, a second on a busy one."""
+"""How long a watcher may take with a report.
+
+It takes 30 ms on an idle machine, a second on a busy one.
+"""
 _WATCHER: Final = "watcher.py"
 """The script that it runs."""
 LOCK_SECONDS: Final = 1.0
 """How long to wait for a process that is rewriting the report of a stalled run."""
 
 MAX_SECTION_SECONDS: Final = 60.0
-"""How long reading what a neighbour has kept may take; ten thousand cases of a bench take about two
-seconds."""
+"""How long reading a neighbour's section may take.
+
+Ten thousand cases of a bench take about two seconds.
+"""
 _OF_RECORD: Final = (
     *("failures", "groups", "causes", "collection_errors", "internal_errors"),
     *("not_run", "order", "changes", "limits", "notes", "faults", "attributions"),
@@ -105,7 +110,7 @@ class UnwrittenReportError(OSError):
 def end_of_process(
     returncode: int | None, source: str, ended_ns: int | None
 ) -> ProcessEnd:
-    """Return the end of a process, of which the return code may be unknown.
+    """Return the end of a process, whose return code may be unknown.
 
     Args:
         returncode: in the sense of `subprocess`: negative for a death by signal.
@@ -137,7 +142,7 @@ def complete_run(
 
     Args:
         path: of the report; a test may have removed or replaced it.
-        run_id: the run. The report of a later run is not changed, and `None` is returned.
+        run_id: the run. The report of a later run is left alone (returns `None`).
         end: how its process ended.
         warn: called with a line about what could not be removed of the record.
         annotate: called with each line that annotates the run for a CI system.
@@ -146,32 +151,32 @@ def complete_run(
         ReportError: if the record is missing or can't be parsed.
         UnwrittenReportError: if the report can't be written; the record is kept.
     """
-    with _opened_record(record_folder(path, run_id), end) as (folder, kept, end):
+    with _open_record(record_folder(path, run_id), end) as (folder, remains, end):
         current = read_report(path)
         writer_id = _run_id_in(path) if current is None else current.run.id
         if writer_id not in (None, run_id):
-            # A later run writes its report after the end of this run's process, or, in the same
-            # process, of its session; before that, a test has forged one.
+            # A later run writes its report after this run's process has ended, or its
+            # session, in the same process. Before that, a test has forged one.
             has_finished = end.contents is not None and layout.has_ended(
                 end.contents[0]
             )
             if has_finished or _is_written_after(path, end) is not False:
                 return None
             current = None
-        completed, is_whole = _completed(
-            current, path, run_id, end, folder, kept, annotate
+        completed, is_whole = _complete_report(
+            current, path, run_id, end, folder, remains, annotate
         )
         if completed.exit.code == 0 and completed.verdict is not None:
-            from pytest_failure_taxonomy.survive.early_exits import with_early_exit
+            from pytest_failure_taxonomy.survive.early_exits import add_early_exit
 
-            completed = with_early_exit(completed)
+            completed = add_early_exit(completed)
         if completed != current:
             written = _write(path, completed, folder)
             is_whole = is_whole and written is completed
             completed = written
         if current is not None and annotate is not None:
             annotate_late(current, annotate)
-        stays = kept
+        stays = remains
         if folder is not None:
             # The record is kept if it has more than the report.
             stays = remove_record(folder) if is_whole else None
@@ -184,27 +189,27 @@ def complete_run(
     return completed
 
 
-def _completed(
+def _complete_report(
     current: FailureReport | None,
     path: Path,
     run_id: str,
     end: ProcessEnd,
     folder: Folder | None,
-    kept: str | None,
+    remains: str | None,
     annotate: Callable[[str], None] | None,
 ) -> tuple[FailureReport, bool]:
-    """Return the complete report of a run, and whether it has all that the record had."""
+    """Return a run's complete report, and whether it has all of the record."""
     if current is not None and _is_trusted(current, path, end):
         stalls = stalled_activities(end.observed, end.ended_ns, is_over=True)
         with suppress(ValueError):  # it is none of ours
             late = _late_exit(current, run_id, end)
             amended = add_late_end(current, late, stalls)
-            return _filled_up(amended, is_cut(current), run_id, end, folder)
-    if end.contents is None and kept is not None:
-        raise ReportError(f"the record can't be read: {kept}")
+            return _fill_report(amended, is_cut(current), run_id, end, folder)
+    if end.contents is None and remains is not None:
+        raise ReportError(f"the record can't be read: {remains}")
     state, events = end.contents or (b"", b"")
     run = reader.parse_record(state, events, run_id, str(record_folder(path, run_id)))
-    made = reconstruct(run, folder, end, faults=[kept] if kept else [])
+    made = reconstruct(run, folder, end, faults=[remains] if remains else [])
     # What its pytest was asked for besides the report.
     context = run.header.context
     if context.history is not None:
@@ -227,8 +232,8 @@ def _completed(
 def _late_exit(report: FailureReport, run_id: str, end: ProcessEnd) -> ProcessExit:
     """Return a late end with what pytest's own report can't have of it.
 
-    That is the limits around the process, the seconds since the session, and the thread that the
-    interpreter waited for. They are read from the record if it is still there.
+    That is the limits around the process, the seconds since the session, and the thread
+    that the interpreter waited for. They are read from the record if it is still there.
     """
     # A process that left by itself needs none, and a large record takes long to read.
     is_ended = (
@@ -245,7 +250,7 @@ def _late_exit(report: FailureReport, run_id: str, end: ProcessEnd) -> ProcessEx
     except ReportError:
         return end.exit
     seconds = (end.ended_ns - run.header.started_ns) / 1e9
-    threads = [thread.words for thread in run.named("thread")]
+    threads = [thread.words for thread in run.list_facts("thread")]
     return replace(
         end.exit,
         limits=tuple(limits_around(run.header.enclosing_limits, end.ended_ns)),
@@ -254,14 +259,14 @@ def _late_exit(report: FailureReport, run_id: str, end: ProcessEnd) -> ProcessEx
     )
 
 
-def _filled_up(
+def _fill_report(
     report: FailureReport,
     is_cut: bool,  # noqa: FBT001 - of six
     run_id: str,
     end: ProcessEnd,
     folder: Folder | None,
 ) -> tuple[FailureReport, bool]:
-    """Complete a report from its record if it was cut; return whether it has all of it then."""
+    """Complete a cut report from its record; return whether it has all of it."""
     if end.contents is None or (report.completeness == "full" and not is_cut):
         return report, True
     try:
@@ -308,7 +313,7 @@ def annotate_late(report: FailureReport, annotate: Callable[[str], None]) -> Non
 def _write(
     path: Path, completed: FailureReport, folder: Folder | None
 ) -> FailureReport:
-    """Write a report, or as much of it as there is room for; return what was written."""
+    """Write a report, or what there is room for; return what was written."""
     reserve = None if folder is None else folder.path / layout.RESERVE
     try:
         write_report(path, completed, reserve)
@@ -321,10 +326,10 @@ def _write(
 
 
 @contextmanager
-def _opened_record(
+def _open_record(
     path: Path, end: ProcessEnd
 ) -> Iterator[tuple[Folder | None, str | None, ProcessEnd]]:
-    """Yield the folder of a record, a sentence about what can't be removed of it, and the end.
+    """Yield a record's folder, what can't be removed of it in words, and the end.
 
     Where nothing else is known of that end, the record decides.
     """
@@ -333,24 +338,24 @@ def _opened_record(
     except FileNotFoundError:
         yield None, None, end
     except OSError as error:
-        yield None, why_it_stays(path, error), end
+        yield None, explain_remains(path, error), end
     else:
-        with folder, held_record(folder, LOCK_SECONDS):
+        with folder, hold_record(folder, LOCK_SECONDS):
             if end.contents is None:
                 end = replace(end, contents=reader.read_contents(folder))
             if end.observed is None:
                 end = replace(end, observed=observed.read_observed(folder))
             if end.exit.memory is None:
-                seen = replace(end.exit, memory=observed.read_memory(folder))
-                end = replace(end, exit=seen)
+                exit_seen = replace(end.exit, memory=observed.read_memory(folder))
+                end = replace(end, exit=exit_seen)
             yield folder, remove_record(folder, only_looks=True), end
 
 
 def _is_trusted(report: FailureReport, path: Path, end: ProcessEnd) -> bool:
     """Tell whether a complete report was written by this plugin, rather than by a test.
 
-    This plugin writes it after the end of the session, which the record has, and the watcher and
-    the supervisor write it after the end of the process.
+    This plugin writes it after the end of the session, which the record has. Watcher
+    and supervisor write it after the end of the process.
     """
     if report.completeness == "running":
         return False
@@ -365,7 +370,7 @@ def _is_trusted(report: FailureReport, path: Path, end: ProcessEnd) -> bool:
 
 
 def _is_written_after(path: Path, end: ProcessEnd) -> bool | None:
-    """Tell whether a file was put in its place after a process ended; `None` if unknown.
+    """Tell whether a file was put in place after a process ended; `None` if unknown.
 
     The ctime is used, which programs can't set.
     """
@@ -411,19 +416,19 @@ def reconstruct(
             with suppress(OSError):
                 dump = folder.read(layout.CRASH, layout.MAX_DUMP_BYTES)
                 end = replace(end, left=replace(end.left, dump=dump.rstrip(b"\0")))
-    end = replace(end, exit=replace(_with_oom_kills(run, end), stacks=stacks))
+    end = replace(end, exit=replace(_add_oom_kills(run, end), stacks=stacks))
     try:
         secrets = Secrets(run.header.redact)
         rootdir = Path(run.header.context.rootdir)
-        # Workers outlive their controller a while. Only a process that has seen the end asks what
-        # their tests had written: later, others may have their numbers.
+        # Workers outlive their controller a while. Only a process that has seen the end
+        # asks what their tests had written: later, others may have their numbers.
         saw_end = end.exit.source in ("watcher", "supervisor")
         outputs = {
             worker: crash_output.output_of_process(
-                each.process_id, each.capture, secrets.redact
+                state.process_id, state.capture, secrets.redact
             )
-            for worker, each in workers.items()
-            if saw_end and each.test is not None
+            for worker, state in workers.items()
+            if saw_end and state.test is not None
         }
         traces = crash_output.read_traces(end.left, end.exit, rootdir, secrets.redact)
         snapshot = run.snapshot()
@@ -454,8 +459,8 @@ def reconstruct(
             redaction=secrets,
         )
         if completeness == "reconstructed":
-            for place in run.named("section")[-1:]:  # the last one counts
-                report = _with_section(report, place, secrets.redact_json)
+            for place in run.list_facts("section")[-1:]:  # the last one counts
+                report = _add_section(report, place, secrets.redact_json)
         return report
     except (
         LookupError,
@@ -470,21 +475,21 @@ def reconstruct(
         ) from error
 
 
-def _with_oom_kills(run: reader.RecordedRun, end: ProcessEnd) -> ProcessExit:
-    """Add whether the OOM killer was active during the run, and what it says of the process."""
+def _add_oom_kills(run: reader.RecordedRun, end: ProcessEnd) -> ProcessExit:
+    """Add whether the OOM killer was active, and what it says of the process."""
     before, after = (
         run.header.memory.oom_kills,
         read_oom_count(run.header.memory.events_file),
     )
-    seen = replace(
+    exit_seen = replace(
         end.exit,
         out_of_memory=before is not None and after is not None and after > before,
     )
-    if seen.signal != "SIGKILL" or end.ended_ns is None:
-        return seen
+    if exit_seen.signal != "SIGKILL" or end.ended_ns is None:
+        return exit_seen
     process_id, started_ns = run.header.process.pid, run.header.started_ns
     return replace(
-        seen, oom_kill=observed.oom_kill_of(process_id, started_ns, end.ended_ns)
+        exit_seen, oom_kill=observed.oom_kill_of(process_id, started_ns, end.ended_ns)
     )
 
 
@@ -497,10 +502,10 @@ class _Section(TypedDict):
     """Of the test that was running."""
 
 
-def _with_section(
+def _add_section(
     report: FailureReport, place: SectionPlace, redact: Callable[[Any], Any]
 ) -> FailureReport:
-    """Return a report with what a neighbour has kept of a run, and what that says of its end.
+    """Add what a neighbour has recorded of a run, and what that says of its end.
 
     Args:
         report: of the run.
@@ -541,7 +546,7 @@ def _with_section(
 def write_running(
     path: Path, run: reader.RecordedRun, folder: Folder, stalls: Observed
 ) -> None:
-    """Write the report of a run that goes on anew, with what is stalled."""
+    """Write the report of a running run anew, with its stalls."""
     end = ProcessEnd(
         exit=ProcessExit(code=None, source="none"),
         ended_ns=time.monotonic_ns(),
@@ -562,7 +567,7 @@ def is_still_running(path: Path, report: FailureReport) -> bool:
 
 
 def read_report(path: Path) -> FailureReport | None:
-    """Return the report in a file; `None` if there is no file or it has something else."""
+    """Return the report in a file; `None` if there is no report in it."""
     try:
         text = read_file(path, build.MAX_REPORT_BYTES + 1)
         content = json.loads(text) if len(text) <= build.MAX_REPORT_BYTES else None
@@ -584,7 +589,7 @@ def _run_id_in(path: Path) -> str | None:
 
 
 def running_watchers() -> list[tuple[int, list[str]]]:
-    """Return the processes that watch a pytest, and the words of their command lines."""
+    """Return the processes that watch a pytest, and their command lines in words."""
     with suppress(OSError):
         ids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
         commands = [(process_id, command_of(process_id)) for process_id in ids]
@@ -603,8 +608,8 @@ def wait_for_watcher(
 ) -> None:
     """Wait while a watcher completes a report whose pytest has ended.
 
-    A report that is read earlier is not complete. Return at once if pytest still runs, or if there
-    is no watcher.
+    A report that is read earlier is not complete. Return at once if pytest still runs,
+    or if there is no watcher.
 
     Args:
         report: the report's path.
@@ -616,7 +621,9 @@ def wait_for_watcher(
         place = os.path.realpath(report)
         watched = [word for word in words if word.isdigit()]
         is_of_report = any(os.path.realpath(word) == place for word in words if word)
-        if is_of_report and not any(has_process(int(each)) for each in watched):
+        if is_of_report and not any(
+            has_process(int(watched_id)) for watched_id in watched
+        ):
             with (
                 suppress(OSError),  # it has ended; and it is no child
                 closing_descriptor(os.pidfd_open(process_id)) as watcher,

@@ -32,7 +32,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 
 MAX_OUTPUT_CHARACTERS: Final = 4 * 1024
 MAX_OUTPUT_BYTES: Final = 64 * 1024
-"""How much is searched for secrets, so that none is cut in two before it is found."""
+"""How much is searched for secrets, so that no secret is cut before it is found."""
 MAX_STACK_CHARACTERS: Final = 5_500
 """With the output it fits into one traceback of the report."""
 SHOWN_SECONDS: Final = 1.0
@@ -102,7 +102,7 @@ def read_traces(
 def last_output(
     stdout: bytes, stderr: bytes, redact: Callable[[str], str]
 ) -> str | None:
-    """Return the last that was captured of both streams, each below a line with its name."""
+    """Return the last captured output of both streams, each below its name."""
     texts = {
         "captured stdout:\n": _clean_end(stdout, redact),
         "captured stderr:\n": _clean_end(stderr, redact),
@@ -181,7 +181,7 @@ class LeftByWorkers:
         self._files[worker] = files
 
     def read(self, worker: str, end: ProcessExit) -> Traces | None:
-        """Return the traces of a worker that died, and show the stacks of its crash to the user."""
+        """Return the traces of a dead worker, and show the user its crash's stacks."""
         if worker not in self._files:
             return None
         left = read_left(self._files.pop(worker).items())

@@ -28,27 +28,27 @@ _CONFIGURATIONS: Final = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg"
 _SWITCHED_OFF: Final = re.compile("no:failure_taxonomy|disable-plugin-autoload")
 
 
-def with_early_exit(report: FailureReport) -> FailureReport:
+def add_early_exit(report: FailureReport) -> FailureReport:
     """Return a report with the statement that left the process with status 0.
 
     Args:
         report: of a run that has a verdict, although its process ended with status 0.
     """
-    kinds = {held.kind for held in report.reasons}
+    kinds = {reason.kind for reason in report.reasons}
     was_left = report.session_exit_code or "process.exited" in kinds
     if not was_left or report.integrity:
         return report
     failed = [failure.nodeid for failure in report.failures]
     running = [test.nodeid for test in report.in_flight]
     nodeids = dict.fromkeys([*failed, *running, *report.not_run.nodeids])
-    found = IntegrityFinding(
+    finding = IntegrityFinding(
         kind="integrity.early_exit",
         nodeids=tuple(nodeids),
         where=_find_exit(Path(report.run.invocation.rootdir)),
         hook=None,
         detail="ended the process with status 0 before pytest had finished",
     )
-    return replace(report, integrity=(found,))
+    return replace(report, integrity=(finding,))
 
 
 def find_unrecorded(folder: Path) -> IntegrityFinding:

@@ -89,7 +89,7 @@ class WorkerState:
 
 @value
 class Snapshot:
-    """What a record holds at one moment, whether it was read from memory or from disk."""
+    """What a record holds at one moment, read from memory or from disk."""
 
     stage: Stage
     strict_baseline: bool
@@ -224,7 +224,7 @@ def facts_of(
         peak = _peak_of(end.exit, snapshot.process_id)
         changes += growth_of_test(nodeid, snapshot.peak_bytes, peak)
     is_worth_repeating = code != 0 or bool(failed) or not snapshot.finished
-    seen = evidence.RunEvidence(
+    run = evidence.RunEvidence(
         stage=snapshot.stage,
         strict_baseline=snapshot.strict_baseline,
         finished=snapshot.finished,
@@ -253,7 +253,7 @@ def facts_of(
     )
     is_over = snapshot.session_code is not None
     observed = end.observed or Observed()
-    return with_stalls(seen, observed, ended_ns=end.ended_ns, is_over=is_over)
+    return add_stalls(run, observed, ended_ns=end.ended_ns, is_over=is_over)
 
 
 def _find_tests_in_flight(
@@ -308,7 +308,7 @@ def _count_results(
     workers: Mapping[str, WorkerState],
     in_flight: tuple[evidence.InFlightTest, ...],
 ) -> tuple[dict[str, int], Counter[str]]:
-    """Return the true counters, and the tests that ended without the controller's knowing.
+    """Return the true counters, and tests that ended unheard by the controller.
 
     What workers have reported may not have been received, or received and not counted
     yet.
@@ -359,7 +359,7 @@ def _list_tests(
         worker: state.endings for worker, state in workers.items()
     }
     endings[None] = snapshot.endings  # of workers on other machines, nothing else is
-    seen = {test.nodeid for test in in_flight}
+    listed = {test.nodeid for test in in_flight}
     tests = []
     for worker, results in endings.items():
         # With `--dist each` a worker has a part of the tests.
@@ -367,9 +367,9 @@ def _list_tests(
             continue
         for index, nodeid in enumerate(snapshot.nodeids):
             result = results[index]
-            if not 0 < result < len(_OUTCOMES) or nodeid in seen:
+            if not 0 < result < len(_OUTCOMES) or nodeid in listed:
                 continue
-            seen.add(nodeid)
+            listed.add(nodeid)
             test = evidence.TestRun(
                 nodeid=nodeid,
                 outcome=settled.get(nodeid, _OUTCOMES[result]),
@@ -408,7 +408,7 @@ def _subtract_tests(nodeids: tuple[str, ...], others: Counter[str]) -> tuple[str
 def _count_unrecorded(
     snapshot: Snapshot, counts: evidence.Counts
 ) -> evidence.Unrecorded:
-    """Count what is missing: a process may die between counting a failure and writing it."""
+    """Count missing events: a process may die between counting and writing one."""
     # Those of setup and teardown are counted as errors.
     listed = 0
     for failure in snapshot.failures:
@@ -427,7 +427,7 @@ def _count_unrecorded(
 def _order_tests(
     snapshot: Snapshot, workers: Mapping[str, WorkerState]
 ) -> Order | None:
-    """Return in which order the tests started, as far as the record and workers tell."""
+    """Return the order in which tests started, as far as the record tells."""
     if snapshot.missing.get("worker"):
         return None  # nobody knows what their numbers are
     nodeids = snapshot.nodeids
@@ -583,7 +583,7 @@ def limits_of_test(
 # Stalls.
 
 
-def with_stalls(
+def add_stalls(
     run: evidence.RunEvidence,
     observed: Observed,
     *,
@@ -620,7 +620,7 @@ def with_stalls(
         or stall.stall.is_ended
         or (was_interrupted and (stall.what != "collection" or was_idle))
     ]
-    tests = [_with_stall(test, observed, ended_ns) for test in run.in_flight]
+    tests = [_add_stall(test, observed, ended_ns) for test in run.in_flight]
     return replace(
         run,
         ended_tests=tuple(ended_tests),
@@ -650,7 +650,7 @@ def stall_of_worker(observed: Observed, worker: str) -> evidence.Stall | None:
     return None
 
 
-def _with_stall(
+def _add_stall(
     test: evidence.InFlightTest, observed: Observed, ended_ns: int | None
 ) -> evidence.InFlightTest:
     wanted = "test", test.nodeid, test.worker, test.phase
@@ -668,7 +668,7 @@ def _with_stall(
     return test
 
 
-def _prolong_stall(seen: evidence.SeenStall, ended_ns: int | None) -> evidence.Stall:
+def _prolong_stall(stall: evidence.SeenStall, ended_ns: int | None) -> evidence.Stall:
     """Return a stall as it was at the end, if that came after it was looked at."""
-    since_seconds = max(0, (ended_ns or 0) - seen.seen_ns) / 1e9
-    return replace(seen.stall, seconds=round(seen.stall.seconds + since_seconds, 3))
+    since_seconds = max(0, (ended_ns or 0) - stall.seen_ns) / 1e9
+    return replace(stall.stall, seconds=round(stall.stall.seconds + since_seconds, 3))

@@ -26,7 +26,7 @@ def record_folder(report: Path, run_id: str) -> Path:
 
 
 def worker_folder(worker: str) -> str:
-    """Return the name of a worker's folder: its id, in hexadecimal if the user has chosen it."""
+    """Return a worker's folder name: its id, in hexadecimal if the user chose it."""
     if _WORKER.fullmatch(worker):
         return worker
     return f"gw-{worker.encode().hex()}"
@@ -43,7 +43,7 @@ def worker_of(name: str) -> str | None:
 
 
 def remove_record(folder: Folder, *, only_looks: bool = False) -> str | None:
-    """Remove a record and its folder. Files that no record has stay, and so does the folder then.
+    """Remove a record and its folder; other files stay, and the folder with them.
 
     Args:
         folder: of the record.
@@ -53,26 +53,29 @@ def remove_record(folder: Folder, *, only_looks: bool = False) -> str | None:
         A sentence about what stays, or `None`.
     """
     try:
-        left = _left_of(folder, has_workers=True, removes=not only_looks)
+        left = _list_foreign_names(folder, has_workers=True, removes=not only_looks)
         if not left and not only_looks:
             folder.rmdir()
     except FileNotFoundError:
         return None
     except OSError as error:
-        return why_it_stays(folder.path, error)
+        return explain_remains(folder.path, error)
     if not left:
         return None
     names = listed([safe_text(name, _MAX_NAME) for name in left], _MAX_NAMES)
-    return f"{safe_text(str(folder.path))} stays: it holds files that belong to no record ({names})"
+    path = safe_text(str(folder.path))
+    return f"{path} stays: it holds files that belong to no record ({names})"
 
 
-def why_it_stays(folder: Path, error: OSError) -> str:
+def explain_remains(folder: Path, error: OSError) -> str:
     """Return a sentence that says why the folder of a record could not be removed."""
     return f"{safe_text(str(folder))} stays: it {reason_of(error)}"
 
 
-def _left_of(folder: Folder, *, has_workers: bool, removes: bool) -> list[str]:
-    """Return the names in a folder that are not a record's; remove the others if `removes`."""
+def _list_foreign_names(
+    folder: Folder, *, has_workers: bool, removes: bool
+) -> list[str]:
+    """Return the names that aren't a record's; remove the others if `removes`."""
     left = []
     for name in folder.names():
         try:
@@ -81,7 +84,9 @@ def _left_of(folder: Folder, *, has_workers: bool, removes: bool) -> list[str]:
                     folder.unlink(name)
             elif has_workers and worker_of(name) is not None:
                 with folder.open_folder(name) as inner:
-                    left_inside = _left_of(inner, has_workers=False, removes=removes)
+                    left_inside = _list_foreign_names(
+                        inner, has_workers=False, removes=removes
+                    )
                     left += [f"{name}/{inside}" for inside in left_inside]
                     if removes and not left_inside:
                         inner.rmdir()

@@ -2,10 +2,11 @@
 
 A record is a hidden folder beside the report, named after the run. It has
 
-- `state`: a file of fixed size, mapped into memory: one page of numbers, then a byte and a start
-  time for each selected test, then the tests in the order of their starts. A store into it takes
-  0.1 µs, survives the death of the process, and needs no descriptor that a test could close or use.
-  What is stored is in the process's own memory, too, so that it can be written again.
+- `state`: a file of fixed size, mapped into memory: one page of numbers, then a byte
+  and a start time for each selected test, then the tests in the order of their starts.
+  A store into it takes 0.1 µs, survives the death of the process, and needs no
+  descriptor that a test could close or use. What is stored is in the process's own
+  memory, too, so that it can be written again.
 - `events`: JSON lines, appended when anything happens but a test that passes.
 - `stacks`: the stacks of all threads at a SIGTERM.
 - `asked`: the same, whenever the watcher has asked for them.
@@ -13,14 +14,15 @@ A record is a hidden folder beside the report, named after the run. It has
 - `reserve`: room for the report in case that the disk is full at the end.
 - `observed`: what another process has seen of the run while it lived, such as a stall.
 - `memory`: how much memory another process has seen the run use.
-- a folder for each xdist worker, with its own `state` and `events`: its byte for each test says how
-  that has ended, its events what tests did to its process. The controller may die before it has
-  heard of that.
+- a folder for each xdist worker, with its own `state` and `events`: its byte for each
+  test says how the test ended, its events what tests did to its process. The controller
+  may die before it has heard of that.
 
-Only its user can enter the folder. These names, and no others, are ever removed from it.
+Only its user can enter the folder. These names alone are ever removed from it.
 
-The watcher reads the record as long as pytest lives, so nothing is imported here but what
-the interpreter has loaded anyway: not `typing`, say, which takes more memory than the rest.
+The watcher reads the record as long as pytest lives, so nothing is imported here but
+what the interpreter has loaded anyway: not `typing`, say, which takes more memory than
+the rest.
 """
 
 from __future__ import annotations
@@ -38,11 +40,13 @@ EVENTS: Final = "events"
 STACKS: Final = "stacks"
 """faulthandler writes the stacks of all threads to it at a SIGTERM."""
 CRASH: Final = "crash"
-"""faulthandler writes the stacks to it at a fatal error. Whoever completes the report shows them to
-the user, too."""
+"""faulthandler writes the stacks to it at a fatal error.
+
+Whoever completes the report shows them to the user, too.
+"""
 RESERVE: Final = "reserve"
 ASKED: Final = "asked"
-"""faulthandler writes the stacks of all threads to it when the watcher asks for them."""
+"""faulthandler writes all threads' stacks to it when the watcher asks for them."""
 OBSERVED: Final = "observed"
 """Written by the watcher, and replaced as a whole each time."""
 OBSERVED_NEW: Final = "observed.new"
@@ -50,16 +54,22 @@ OBSERVED_NEW: Final = "observed.new"
 CRASH_BYTES: Final = 16 * 1024
 """Room that it has from the start. It ends with null bytes where it is not filled."""
 MEMORY: Final = "memory"
-"""Written by the watcher, in place; pytest makes the file, so that it goes with the record."""
+"""Written by the watcher, in place.
+
+pytest makes the file, so that it goes with the record.
+"""
 FILES: Final = frozenset(
     {STATE, EVENTS, STACKS, CRASH, RESERVE, ASKED, OBSERVED, OBSERVED_NEW, MEMORY}
 )
 """The files of a record and of a worker's folder in it."""
 RESERVE_BYTES: Final = 64 * 1024
-"""Room for some 45 failing tests: one with a short traceback takes 1.4 KB of a report."""
+"""Room for some 45 failing tests: a short traceback takes 1.4 KB of a report."""
 
 MAX_EVENTS_BYTES: Final = 512 * 1024 * 1024
-"""Events beyond this size are not read; half a million long node ids take a tenth of it."""
+"""Events beyond this size are not read.
+
+Half a million long node ids take a tenth of it.
+"""
 
 MAGIC: Final = b"PFTREC03"
 """The last two characters are the version of the layout."""
@@ -70,8 +80,8 @@ NUMBER: Final = struct.Struct("<I")
 """32 bits, as most numbers have."""
 
 HEAD: Final = struct.Struct("<8sIIII")
-"""Magic, whether the session has ended, its exit code (32 bits on Windows), how many tests
-are selected, and whether the whole report is written."""
+"""Magic, whether the session has ended, its exit code (32 bits on Windows), how many
+tests are selected, and whether the whole report is written."""
 
 FINISHED_AT: Final = 8
 FINISHED: Final = struct.Struct("<II")
@@ -111,20 +121,22 @@ COUNTED_EVENTS: Final = {
     "worker": ("worker's state", "workers' states"),
     "recovered": ("recovered test", "recovered tests"),
 }
-"""Events that are counted before they are written, and what one and several are called: 32 bits
-each, in this order, at `COUNTED_AT`. A full disk loses events but no counts, so that a reader knows
-how many are missing."""
+"""Events that are counted before they are written, and the words for one and several.
+
+They are 32 bits each, in this order, at `COUNTED_AT`. A full disk loses events but no
+counts, so a reader knows how many are missing.
+"""
 
 TIMER_AT: Final = 128
 TIMER: Final = struct.Struct("<QdI")
-"""pytest-timeout's timer: when it was armed in ns of the monotonic clock, its seconds, and the
-index of its method (0 for none)."""
+"""pytest-timeout's timer: when it was armed in ns of the monotonic clock, its seconds,
+and the index of its method (0 for none)."""
 TIMER_METHODS: Final = ("", "thread", "signal")
 
 PROCESS_AT: Final = 168
 PROCESS: Final = struct.Struct("<QI")
-"""The process that writes the file: when it started, in clock ticks since the boot (0 if unknown),
-and its id."""
+"""The process that writes the file: when it started, in clock ticks since the boot (0
+if unknown), and its id."""
 
 DEBUGGER_AT: Final = PROCESS_AT + PROCESS.size
 """A byte: 1 while a debugger waits for the user."""
@@ -135,7 +147,7 @@ DUMP_SIGNAL_AT: Final = DEBUGGER_AT + 1
 END_SIGNAL_AT: Final = DEBUGGER_AT + 2
 """A byte: the signal at which the process ends its session, 0 for none."""
 TASKS_SIGNAL_AT: Final = DEBUGGER_AT + 3
-"""A byte: the signal at which the process writes where its asyncio tasks wait, 0 for none."""
+"""A byte: the signal at which the process writes where its asyncio tasks wait, or 0."""
 END_SIGNAL: Final = 11
 TASKS_SIGNAL: Final = 12
 """Which signals these are, from SIGRTMIN on, if the program has no use for them."""
@@ -144,8 +156,8 @@ END_MESSAGE: Final = "the run was stalled (--failure-taxonomy-end-stalled)"
 
 READER_AT: Final = 184
 READER: Final = struct.Struct("<QQiI")
-"""Where the user reads what pytest prints: device, inode and number of a descriptor of the process,
-and the flags below."""
+"""Where the user reads what pytest prints: device, inode and number of a descriptor of
+the process, and the flags below."""
 IS_SHOWN: Final = 1
 """Lines are wanted there; all bits are 0 until the session starts."""
 IS_COLOURED: Final = 2
@@ -155,27 +167,27 @@ THREAD_AT: Final = READER_AT + READER.size
 """32 bits: the thread that runs the tests, as in `threading.get_native_id`."""
 PEAK_AT: Final = 216
 PEAK: Final = struct.Struct("<Q")
-"""The most resident memory in bytes that the process had used when the last test ended; 0 if
-unknown."""
+"""The most resident memory in bytes that the process had used when the last test ended;
+0 if unknown."""
 CAPTURE_AT: Final = 152
 CAPTURE: Final = struct.Struct("<iii")
-"""A worker's process id, and its descriptors of the files with its captured stdout and stderr, 0
-for none."""
+"""A worker's process id, and its descriptors of the files with its captured stdout and
+stderr, 0 for none."""
 
 CRASH_FILE: Final = "c"
 TERMINAL: Final = "t"
 STDOUT: Final = "o"
 STDERR: Final = "e"
-"""What a descriptor is of that is handed over to the process that outlives this one: the file
-`crash`, the user's stderr, and what is captured."""
+"""What a descriptor stands for that is handed over to the process that outlives this
+one: the file `crash`, the user's stderr, and captured output."""
 MAX_DUMP_BYTES: Final = 1024 * 1024
 """What is read of stacks. faulthandler writes a hundred frames of a hundred threads."""
 
 CURRENT_AT: Final = 256
 CURRENT_STATE_AT: Final = CURRENT_AT + 8
 CURRENT: Final = struct.Struct("<QII")
-"""A worker's current test, or what a process is at that is no test: its start in ns of the
-monotonic clock, its state, and the length in bytes of its node id or name, which follows."""
+"""A worker's current test, or a process's activity besides tests: its start in ns of
+the monotonic clock, its state, and the bytes of its node id or name, which follows."""
 NAME_AT: Final = CURRENT_AT + CURRENT.size
 MAX_NODEID_BYTES: Final = PAGE - NAME_AT
 
@@ -186,7 +198,7 @@ IN_TEARDOWN: Final = 3
 DONE: Final = 4
 """It has ended, and nobody knows how."""
 ENDED: Final = 15
-"""A test has ended if its state is this plus 1 and the index of its result's counter."""
+"""A test has ended if its state is this plus 1 and its result's counter's index."""
 PHASES: Final[dict[int, Phase]] = {
     IN_SETUP: "setup",
     IN_CALL: "call",
@@ -203,7 +215,7 @@ ACTIVITIES: Final[dict[int, tuple[Activity, bool]]] = {
     IN_HOOK: ("collection", True),
     IN_LAST_HOOK: ("session", True),
 }
-"""The states that are no test's: what is done in them, and whether the name is that of a hook."""
+"""The states besides tests: the activity, and whether the name is that of a hook."""
 AT_WORK: Final = frozenset({*PHASES, *ACTIVITIES})
 """The states of a process that is in a test, or at what is no test."""
 
@@ -217,7 +229,7 @@ def has_ended(head: bytes) -> bool:
 
 
 def is_reported(head: bytes, status: int | None) -> bool:
-    """Tell whether the report was written, and its process ended with the exit code in it.
+    """Tell whether the report was written, and has the exit code of its process.
 
     Args:
         head: the beginning of a state file.
@@ -240,10 +252,10 @@ def starts_offset(tests: int) -> int:
 
 
 def order_offset(tests: int) -> int:
-    """Return the offset of the order: 32 bits for each start, of which `taxonomy.order` tells."""
+    """Return the offset of the order: 32 bits for each start (`taxonomy.order`)."""
     return starts_offset(tests) + 4 * (tests + 1)
 
 
 def file_size(tests: int) -> int:
-    """Return the size of the state file for a number of tests, and one more for unknown tests."""
+    """Return the size of the state file for some tests, and one for unknown tests."""
     return order_offset(tests) + 4 * (tests + 1)

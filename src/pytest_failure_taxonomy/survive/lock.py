@@ -1,6 +1,6 @@
 """The locks of a run.
 
-`ReportLock` keeps another run from the path of the report, and `held_record` another
+`ReportLock` keeps another run from the path of the report, and `hold_record` another
 process from rewriting the report of this run.
 """
 
@@ -28,7 +28,7 @@ class ReportLock(FileLock):
         super().__init__(path_beside(report, ".lock"))
 
     def acquire(self, *, make: bool = True) -> bool:
-        """Take the lock as `FileLock` does; every run gets it on a system without such locks."""
+        """Take the lock as `FileLock` does; always, on a system without such locks."""
         try:
             import fcntl  # noqa: F401
         except ImportError:
@@ -37,8 +37,8 @@ class ReportLock(FileLock):
 
 
 @contextmanager
-def held_record(folder: Folder, seconds: float) -> Iterator[bool]:
-    """Keep other processes from rewriting the report of a run for a moment; yield whether we can.
+def hold_record(folder: Folder, seconds: float) -> Iterator[bool]:
+    """Keep others from rewriting a run's report for a moment; yield whether we can.
 
     The watcher rewrites the report of a run that is stalled, while pytest or
     `failure-taxonomy run` may be about to write the last one. The lock is a `flock` of

@@ -1,4 +1,4 @@
-"""What a run ran on: interpreter, operating system, pytest, its plugins, CI job, and commit.
+"""What a run ran on: interpreter, system, pytest, plugins, CI job and commit.
 
 Nothing slow is asked, but for the commit: git is started only where a run has failed or
 goes into the history. `ci_providers` returns every environment variable that a report
@@ -96,7 +96,7 @@ def find_root(rootdir: Path) -> str | None:
 
 
 def find_path_of_start(folder: Path, rootdir: Path) -> str | None:
-    """Return the folder that Python has put in front of `sys.path`, from the root directory.
+    """Return the folder that Python put in front of `sys.path`, from the root.
 
     `python -m pytest` puts the current one there, a script that calls `pytest.main()`
     its own, and the command `pytest` none of the project's: that of installed commands,
@@ -116,7 +116,7 @@ def find_path_of_start(folder: Path, rootdir: Path) -> str | None:
 
 
 def plan_of(config: Any) -> Plan:
-    """Return from the config of a run its seeds, and how xdist distributes its tests."""
+    """Return a run's seeds, and how xdist distributes its tests."""
     shuffled = str(config.getoption("random_order_seed", ""))
     is_unasked = shuffled.startswith(_UNASKED)
     if is_unasked and not config.getoption("random_order_enabled", None):
@@ -138,7 +138,7 @@ def _parse_seed(seed: object) -> int | None:
 
 
 def memory_use() -> evidence.MemoryUse | None:
-    """Return how much memory this process and its control group have used, and may use."""
+    """Return the memory of this process and its control group, used and allowed."""
     group = find_control_group()
     peak = None
     if group is not None:
@@ -168,7 +168,7 @@ def ci_providers() -> dict[str, dict[str, str]]:
 
 
 def ci_job() -> evidence.ContinuousIntegration | None:
-    """Return the CI job that this process belongs to, or `None` if no provider is detected."""
+    """Return the CI job of this process, or `None` without a known provider."""
     for provider, variables in ci_providers().items():
         if variables["detected_by"] in os.environ:
             return evidence.ContinuousIntegration(
@@ -191,7 +191,7 @@ def look_closer(
     rootdir: Path,
     folders: Iterable[str],
 ) -> tuple[evidence.Environment, Commit]:
-    """Return an environment with commit and distributions, which an experiment has to know.
+    """Add the commit and distributions, which an experiment has to know.
 
     Args:
         environment: without them.
@@ -206,7 +206,7 @@ def look_closer(
 
 
 def list_distributions(folders: Iterable[str]) -> tuple[str, ...]:
-    """Return `name-version` of what is installed, from the names of metadata folders alone."""
+    """Return `name-version` of what is installed, by metadata folders alone."""
     distributions: dict[str, str] = {}
     for folder in folders:
         entries: list[str] = []

@@ -1,4 +1,4 @@
-"""The mailbox by which `failure-taxonomy run` and the pytest that it runs exchange messages.
+"""The mailbox between `failure-taxonomy run` and the pytest that it runs.
 
 The supervisor puts its process id and the mailbox into an environment variable. It is
 the parent of its pytest, but for GNU `timeout` between them; or its command is a shell
@@ -60,19 +60,19 @@ _CHILD: Final = "child"
 _MAX_DIGITS: Final = 9
 
 _SET_BY_PYTEST: Final = ("PYTEST_XDIST_WORKER", "PYTEST_CURRENT_TEST")
-"""Variables that tell a pytest which a test, or a worker of pytest-xdist, has started."""
+"""Variables that mark a pytest as started by a test, or by an xdist worker."""
 
 
 def find_mailbox() -> Path | None:
     """Return the mailbox that is this process's to claim; `None` if there is none."""
-    mailbox = _mailbox_around()
+    mailbox = _find_outer_mailbox()
     if mailbox is None or mailbox in _claimed:
         return None
     if _HAS_LAUNCHERS:  # the first pytest is the supervised one
         return None if "run_id" in read_message(mailbox) else mailbox
     if is_supervised_child():
         return mailbox
-    with _locked(mailbox):  # another pytest may be about to write
+    with _lock_mailbox(mailbox):  # another pytest may be about to write
         message = read_message(mailbox)
     return mailbox if _is_below(message) and _is_free(message) else None
 
@@ -84,24 +84,24 @@ def is_supervised_child() -> bool:
 
 
 def report_before_this() -> Path | None:
-    """Return the report of an earlier pytest of the same command, and let the supervisor know.
+    """Return the report of an earlier pytest of the command; tell the supervisor.
 
     Returns:
         `None` if there was none, or if it passed.
     """
-    mailbox = _mailbox_around()
+    mailbox = _find_outer_mailbox()
     if mailbox is None or mailbox in _claimed or is_supervised_child():
         return None
-    with _locked(mailbox):
+    with _lock_mailbox(mailbox):
         message = read_message(mailbox)
         if not _is_below(message) or _is_free(message):
             return None
-        _come_too_late(mailbox, message)
+        _count_latecomer(mailbox, message)
     return Path(message["report"] or "")
 
 
-def _come_too_late(mailbox: Path, message: Mapping[str, str | None]) -> None:
-    """Count this process among those that are not in the report of the one that was faster."""
+def _count_latecomer(mailbox: Path, message: Mapping[str, str | None]) -> None:
+    """Count this process among those that came too late for the report."""
     if mailbox not in _counted:
         _counted.add(mailbox)
         write_message(
@@ -115,7 +115,7 @@ def _count(message: Mapping[str, str | None], name: str) -> int:
     return int(text) if len(text) < _MAX_DIGITS and text.isdecimal() else 0
 
 
-def _mailbox_around() -> Path | None:
+def _find_outer_mailbox() -> Path | None:
     name = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")[2]
     return Path(name) if name else None
 
@@ -126,7 +126,7 @@ def _is_below(message: Mapping[str, str | None]) -> bool:
     In a container the process id and the mailbox of the variable are those of others.
     """
     supervisor = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")[0]
-    return message.get("below") == _pytest_around() and has_ancestor(supervisor)
+    return message.get("below") == _identify_outer_pytest() and has_ancestor(supervisor)
 
 
 def _is_free(message: Mapping[str, str | None]) -> bool:
@@ -134,8 +134,8 @@ def _is_free(message: Mapping[str, str | None]) -> bool:
     return "run_id" not in message or message.get("passed") == "yes"
 
 
-def _pytest_around() -> str:
-    """Return what identifies the test or worker of another pytest that this process belongs to."""
+def _identify_outer_pytest() -> str:
+    """Identify the test or worker of another pytest that this process is part of."""
     return " ".join(os.environ.get(name, "-") for name in _SET_BY_PYTEST)
 
 
@@ -155,10 +155,10 @@ def claim_mailbox(
         False if another pytest of the same command was faster.
     """
     is_child = is_supervised_child()
-    with _locked(mailbox):
+    with _lock_mailbox(mailbox):
         message = read_message(mailbox)
         if not is_child and not _is_free(message):
-            _come_too_late(mailbox, message)
+            _count_latecomer(mailbox, message)
             return False
         message |= {"report": report, "run_id": run_id, "passed": None}
         message["faces"] = RECORD.to_text(faces)
@@ -183,8 +183,8 @@ def send_to_supervisor(
     """Send descriptors to read from when this process has died.
 
     The supervisor shows the stacks of a crash where the command's stderr goes, so that
-    must be this process's. No other descriptor of stderr is sent: a command may wait for the end of
-    that pipe, and the supervisor waits for the command.
+    must be this process's. No other descriptor of stderr is sent: a command may wait
+    for the end of that pipe, and the supervisor waits for the command.
 
     Args:
         mailbox: as `find_mailbox` returns it.
@@ -217,7 +217,7 @@ def send_to_supervisor(
 
 
 def release_mailbox(mailbox: Path, *, report: str, has_passed: bool) -> None:
-    """Let a later run of this process, or one after a run that has passed, be the supervisor's.
+    """Let a later run of this process, or one after a passed run, have the supervisor.
 
     A supervisor that was killed could not remove its folder, if it had one; so it is
     removed here.
@@ -229,7 +229,7 @@ def release_mailbox(mailbox: Path, *, report: str, has_passed: bool) -> None:
     """
     _claimed.discard(mailbox)
     supervisor = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")[0]
-    with _locked(mailbox):
+    with _lock_mailbox(mailbox):
         message = read_message(mailbox)
         if message.get("report", report) != report:
             message["report"] = report
@@ -245,8 +245,8 @@ def release_mailbox(mailbox: Path, *, report: str, has_passed: bool) -> None:
 
 
 @contextmanager
-def _locked(mailbox: Path) -> Iterator[None]:
-    """Keep other processes from claiming a mailbox for a moment, where the system can."""
+def _lock_mailbox(mailbox: Path) -> Iterator[None]:
+    """Keep others from claiming a mailbox for a moment, where the system can."""
     with ExitStack() as opened:
         with suppress(ImportError, OSError):
             import fcntl
@@ -275,7 +275,7 @@ def write_message(mailbox: Path, **fields: str | None) -> None:
 
 
 def read_message(mailbox: Path | None) -> dict[str, str | None]:
-    """Return the message in a mailbox; an empty one if there is no message or no mailbox."""
+    """Return the message in a mailbox; an empty one without message or mailbox."""
     if mailbox is None:
         return {}
     with suppress(OSError, ValueError, RecursionError):
@@ -301,7 +301,7 @@ def _is_sound(message: object) -> TypeGuard[dict[str, str | None]]:
 
 
 def _open(mailbox: Path, flags: int) -> int:
-    """Open a mailbox, which a test may have replaced; only links of the kernel are followed."""
+    """Open a mailbox, which a test may have replaced; follow only kernel links."""
     is_descriptor = mailbox.is_relative_to("/proc") and mailbox.parent.name == "fd"
     careful = CAREFUL & ~os.O_NOFOLLOW if is_descriptor else CAREFUL
     return os.open(mailbox, flags | careful, 0o600)
@@ -359,7 +359,7 @@ class Mailbox:
         try:
             # Other processes can open this one's descriptors on Linux with `/proc`.
             if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
-                self.path = self._reachable(os.memfd_create(_MESSAGE))
+                self.path = self._expose_descriptor(os.memfd_create(_MESSAGE))
             else:
                 folder = _make_folder()
                 self._opened.callback(_remove_folder, folder)
@@ -376,7 +376,7 @@ class Mailbox:
                 inbox=inbox,
                 stderr=str(stderr),
                 # What an agent tries is not what became of it.
-                below=None if stage == Stage.AGENT_RUN else _pytest_around(),
+                below=None if stage == Stage.AGENT_RUN else _identify_outer_pytest(),
             )
         except BaseException:
             self.close()
@@ -416,7 +416,10 @@ class Mailbox:
             self.left = read_left(zip(padded, descriptors, strict=False))
             return
         # Unbuffered: a test may have sent one, and opening that must not read from it.
-        files = [open(number, "rb", buffering=0) for number in descriptors]  # noqa: SIM115
+        files = [
+            open(number, "rb", buffering=0)  # noqa: SIM115
+            for number in descriptors
+        ]
         contents = []
         for file in files:
             with file:
@@ -443,13 +446,15 @@ class Mailbox:
             if folder is not None:
                 return str(path)
             # The socket needs a name only until it is open.
-            return str(self._reachable(os.open(path, os.O_PATH | os.O_NOFOLLOW)))
+            return str(
+                self._expose_descriptor(os.open(path, os.O_PATH | os.O_NOFOLLOW))
+            )
         finally:
             if folder is None:
                 _remove_folder(path.parent)
 
-    def _reachable(self, descriptor: int) -> Path:
-        """Keep a descriptor open, and return a path by which other processes can open it."""
+    def _expose_descriptor(self, descriptor: int) -> Path:
+        """Keep a descriptor open; return a path by which other processes open it."""
         self._opened.callback(os.close, descriptor)
         return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
 
@@ -481,7 +486,7 @@ def _send(inbox: str, words: str, descriptors: Sequence[int]) -> None:
 
 @contextmanager
 def _short_address(path: Path) -> Iterator[str]:
-    """Yield the address of a socket, which the system limits to 107 bytes; paths can be longer."""
+    """Yield the address of a socket, limited to 107 bytes; paths can be longer."""
     if len(os.fsencode(path)) < _ADDRESS_BYTES or not os.path.isdir("/proc/self/fd"):
         yield str(path)
         return

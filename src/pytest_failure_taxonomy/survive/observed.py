@@ -39,7 +39,7 @@ _VERBS: Final[dict[evidence.StallState, str]] = {
 
 
 def words_of_subject(stall: evidence.SeenStall) -> str:
-    """Name what is stalled: a test, and its phase if that is not the call; a hook, a worker."""
+    """Name what is stalled: a test with its phase (unless `call`), a hook, a worker."""
     if stall.what == "test":
         phase = stall.phase or "call"
         return str(stall.nodeid) if phase == "call" else f"{stall.nodeid} ({phase})"
@@ -52,15 +52,15 @@ def words_of_subject(stall: evidence.SeenStall) -> str:
 def words_of_stall(stall: evidence.SeenStall) -> str:
     """Return the line about what makes no progress."""
     state = stall.stall.state
-    what = words_of_subject(stall)
+    words = words_of_subject(stall)
     verb = _VERBS.get(state)
     if verb is None:
         verb = "stalled"
-        what = f"{what} {words_at(state, stall.stall.where)}"
+        words = f"{words} {words_at(state, stall.stall.where)}"
     elif stall.place:
-        what = f"{what}, {stall.place}"
+        words = f"{words}, {stall.place}"
     left = stall.stall.left and f"; still running: {stall.stall.left}"
-    return f"{verb} {stall.stall.seconds:.0f} s: {what}{left}"
+    return f"{verb} {stall.stall.seconds:.0f} s: {words}{left}"
 
 
 def read_observed(folder: Folder) -> Observed:
@@ -107,12 +107,12 @@ def read_memory(folder: Folder) -> evidence.MemorySeen | None:
 def parse_memory(content: bytes) -> evidence.MemorySeen | None:
     """Return it from JSON; `None` if that can't be understood."""
     with suppress(ValueError, TypeError, RecursionError):
-        seen = RECORD.decode(evidence.MemorySeen, json.loads(content))
-        fields = to_dict(seen).values()
+        memory = RECORD.decode(evidence.MemorySeen, json.loads(content))
+        fields = to_dict(memory).values()
         numbers = [number for number in fields if isinstance(number, int)]
-        numbers += [process.peak_rss_bytes for process in seen.processes]
+        numbers += [process.peak_rss_bytes for process in memory.processes]
         if min(numbers) >= 0:
-            return seen
+            return memory
         return None
     return None
 
@@ -120,7 +120,7 @@ def parse_memory(content: bytes) -> evidence.MemorySeen | None:
 def oom_kill_of(
     process_id: int, since_ns: int, until_ns: int
 ) -> evidence.OomKill | None:
-    """Return what the kernel's log says of a process that it killed for lack of memory."""
+    """Return the kernel's log of a process that it killed for lack of memory."""
     victim = find_oom_victim(process_id, since_ns / 1e9, until_ns / 1e9)
     if victim is None:
         return None
@@ -128,7 +128,7 @@ def oom_kill_of(
 
 
 def context_of(run: RecordedRun, end: ProcessEnd) -> evidence.RunContext:
-    """Return the context of a run, with its duration if the time of its end is known."""
+    """Return a run's context, with its duration if the time of its end is known."""
     header = run.header
     memory = end.exit.memory
     environment = header.context.environment

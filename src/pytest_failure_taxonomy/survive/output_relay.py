@@ -1,8 +1,9 @@
-"""Record what a command prints to a pipe, a socket or a terminal, and pass it on (Linux).
+"""Record what a command prints to a pipe, socket or terminal, and relay it (Linux).
 
-Our pipe stands in front of one of the user's, and a pseudo-terminal in front of a terminal, so
-that the command still sees one and shows its colours. stdin stays the user's: Ctrl+C and what is
-typed reach the command as ever. A thread passes the bytes on as they come.
+Our pipe stands in front of one of the user's, and a pseudo-terminal in front of a
+terminal, so that the command still sees one and shows its colours. stdin stays the
+user's: Ctrl+C and typed text reach the command as ever. A thread passes the bytes on as
+they come.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _OUTPUTS: Final = (1, 2)
 
 
 class KeptOutput:
-    """The beginning and the end of what a command has printed, in lines as they came."""
+    """The beginning and the end of what a command has printed, in whole lines."""
 
     def __init__(self) -> None:
         self._head = bytearray()
@@ -57,33 +58,34 @@ class KeptOutput:
 
     @property
     def pieces(self) -> tuple[bytes, bytes]:
-        """What is kept; nothing is missing between the two unless there was too much."""
+        """The recorded output; only if there was too much, its middle is missing."""
         return bytes(self._head), bytes(self._tail)
 
 
 class _Stream:
-    """Our pipe in front of one of the user's, or our terminal in front of the user's."""
+    """Our pipe in front of the user's, or our terminal in front of the user's."""
 
-    def __init__(self, descriptors: Sequence[int], kept: KeptOutput) -> None:
+    def __init__(self, descriptors: Sequence[int], output: KeptOutput) -> None:
         self.descriptors = tuple(descriptors)
         """Of the command: stdout, stderr, or both."""
         self.is_terminal = os.isatty(descriptors[0])
         reading, writing = os.openpty() if self.is_terminal else os.pipe()
-        self.reading = open(reading, "rb", buffering=0)  # noqa: SIM115 - for as long as this
-        self.writing = open(writing, "wb", buffering=0)  # noqa: SIM115 - likewise; the command has it
+        # Open for as long as this object; the command has the writing end.
+        self.reading = open(reading, "rb", buffering=0)  # noqa: SIM115
+        self.writing = open(writing, "wb", buffering=0)  # noqa: SIM115
         self.pending = b""
-        self._kept = kept
+        self._kept = output
         self._line = b""
         """What is not a whole line yet."""
         if self.is_terminal:
-            self._be_like_the_users()
+            self._copy_terminal_settings()
 
     @property
     def is_done(self) -> bool:
         return self.reading.closed and not self.pending
 
-    def _be_like_the_users(self) -> None:
-        """Take the settings of the user's terminal, which alone turns a newline into two bytes."""
+    def _copy_terminal_settings(self) -> None:
+        """Copy the user's terminal, which alone turns a newline into two bytes."""
         import termios
 
         with suppress(OSError, termios.error):
@@ -128,7 +130,7 @@ class _Stream:
             self._keep(data)
 
     def _keep(self, data: bytes) -> None:
-        """Keep the whole lines of what has come, so that no line of another stream parts them."""
+        """Keep whole lines, so that no line of the other stream parts them."""
         data = self._line + data
         end = data.rfind(b"\n") + 1
         if len(data) - end > _MAX_LINE_BYTES:
@@ -143,7 +145,7 @@ class _Stream:
 
 
 class OutputRelay:
-    """What stands in front of stdout and stderr, where they are pipes, sockets or terminals."""
+    """Stand in front of stdout and stderr if they are pipes, sockets or terminals."""
 
     def __init__(self) -> None:
         self._streams: list[_Stream] = []
@@ -173,7 +175,7 @@ class OutputRelay:
 
     def resize(self) -> bool:
         """Take the new size of the user's terminal; return whether there is one."""
-        terminals = [each for each in self._streams if each.is_terminal]
+        terminals = [stream for stream in self._streams if stream.is_terminal]
         for terminal in terminals:
             terminal.resize()
         return bool(terminals)
@@ -202,7 +204,7 @@ class OutputRelay:
             for descriptor in self._waking:
                 os.close(descriptor)
             if not all(stream.is_done for stream in self._streams):
-                self._leave_to_a_fork()
+                self._fork_relay()
         for stream in self._streams:
             stream.reading.close()
             stream.keep_rest()
@@ -222,7 +224,7 @@ class OutputRelay:
     def _pass_on(
         self, seconds: float | None, waking: int | None = None
     ) -> dict[int, int]:
-        """Wait until something can be passed on, or somebody wakes us; return what is ready."""
+        """Wait until there is something to pass on, or a wake-up; return it."""
         poll = select.poll()
         for stream in self._streams:
             stream.watch(poll)
@@ -233,8 +235,8 @@ class OutputRelay:
             stream.pass_on(ready)
         return ready
 
-    def _leave_to_a_fork(self) -> None:
-        """Let another process pass on later output; it ends when no process can write any more."""
+    def _fork_relay(self) -> None:
+        """Let a fork pass on later output; it ends when nobody can write any more."""
         with suppress(OSError):
             if os.fork():
                 return
@@ -258,7 +260,7 @@ class OutputRelay:
 
 
 def _is_passed_on(descriptor: int) -> bool:
-    """Tell whether a descriptor is a pipe, a socket, as Node.js has them, or a terminal.
+    """Tell whether a descriptor is a pipe, a socket (Node.js) or a terminal.
 
     Nor is what a harness throws away lost: the null device counts, too.
     """

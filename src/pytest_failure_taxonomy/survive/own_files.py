@@ -26,22 +26,22 @@ _NOT_THE_USERS: Final = (
 
 def is_own(path: str, rootdir: Path) -> bool:
     """Tell whether a file lies below the root directory and was not installed there."""
-    return _from_root(path, rootdir)[0]
+    return _classify_path(path, rootdir)[0]
 
 
-def _from_root(path: str, rootdir: Path) -> tuple[bool, str]:
+def _classify_path(path: str, rootdir: Path) -> tuple[bool, str]:
     """Return whether a file is the user's own, and its path as it is shown."""
     if path.startswith("<"):  # code of no file
         return False, path
     absolute = path if path.startswith(os.sep) else os.path.abspath(path)
-    is_own, shown = _of_file(absolute, str(rootdir))
+    is_own, shown = _classify_file(absolute, str(rootdir))
     # A compiled module's functions name a file of the machine that built it.
     is_there = os.path.isabs(path) or os.path.isfile(path)
     return is_own and is_there, shown
 
 
 @lru_cache(maxsize=1_000)  # many failures are of few files
-def _of_file(absolute: str, root: str) -> tuple[bool, str]:
+def _classify_file(absolute: str, root: str) -> tuple[bool, str]:
     prefix = f"{root.rstrip(os.sep)}{os.sep}"
     if not absolute.startswith(prefix):
         return False, absolute.replace(os.sep, "/")
@@ -66,11 +66,11 @@ def is_of_the_user(path: str) -> bool:
 
 
 def location(path: str, line: int | None, rootdir: Path) -> Location:
-    """Return a place: relative to the root directory if it lies below it, else absolute.
+    """Return a place: relative to the root directory if below it, else absolute.
 
     Args:
         path: from pytest or Python; pytest gives it relative to where it was started.
         line: counted from 1.
         rootdir: absolute.
     """
-    return Location(path=_from_root(path, rootdir)[1], line=line)
+    return Location(path=_classify_path(path, rootdir)[1], line=line)

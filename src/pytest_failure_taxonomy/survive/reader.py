@@ -66,7 +66,7 @@ class LeftThread:
 
     @property
     def words(self) -> str:
-        """Its name, place and test: `thread server, tests/test_x.py:4, started in …`."""
+        """Name, place and test: `thread server, tests/test_x.py:4, started in …`."""
         test = self.nodeid and f"started in {self.nodeid}"
         return ", ".join(filter(None, (f"thread {self.name}", self.place, test)))
 
@@ -82,7 +82,7 @@ class RecordedProcess:
 
 @value
 class RecordedMemory:
-    """How often the OOM killer had been active when the run began, and the file with the count."""
+    """Earlier kills by the OOM killer at the start, and the file with the count."""
 
     events_file: str | None
     oom_kills: int | None
@@ -176,17 +176,17 @@ class RecordedRun:
     starts_ms: tuple[int, ...] = ()
     """As of `Snapshot`."""
 
-    def named(self, event: str) -> list[Any]:
+    def list_facts(self, event: str) -> list[Any]:
         """Return the values of all events of one name, in their order."""
         return [fact for name, fact in self.events if name == event]
 
     def last_of(self, event: str, default: T) -> T:
         """Return the value of the last event of one name."""
-        return next(iter(self.named(event)[-1:]), default)
+        return next(iter(self.list_facts(event)[-1:]), default)
 
     def last_of_workers(self) -> list[evidence.WorkerEnd]:
         """Return the last recorded state of each worker, sorted by id."""
-        last = {end.id: end for end in self.named("worker")}
+        last = {end.id: end for end in self.list_facts("worker")}
         return sorted(last.values(), key=lambda end: (len(end.id), end.id))
 
     def failures(self) -> list[evidence.TestFailure]:
@@ -205,7 +205,7 @@ class RecordedRun:
         """Return what the record says of the run."""
         header = self.header
         end = self.last_of("end", _End())
-        workers = dict.fromkeys(worker.id for worker in self.named("worker"))
+        workers = dict.fromkeys(worker.id for worker in self.list_facts("worker"))
         return Snapshot(
             stage=header.stage,
             strict_baseline=header.strict_baseline,
@@ -218,11 +218,11 @@ class RecordedRun:
             plan=self.last_of("plan", Plan()),
             processes=(MAIN, *workers),
             failures=self.failures(),
-            recovered=frozenset(test.nodeid for test in self.named("recovered")),
-            collection_failures=tuple(self.named("collection_failure")),
-            errors=tuple(self.named("error")),
-            interruptions=tuple(self.named("interruption")),
-            mismatch=next(iter(self.named("mismatch")), None),
+            recovered=frozenset(test.nodeid for test in self.list_facts("recovered")),
+            collection_failures=tuple(self.list_facts("collection_failure")),
+            errors=tuple(self.list_facts("error")),
+            interruptions=tuple(self.list_facts("interruption")),
+            mismatch=next(iter(self.list_facts("mismatch")), None),
             workers=tuple(self.last_of_workers()),
             missing=self.missing,
             should_fail=end.should_fail,
@@ -243,13 +243,17 @@ class RecordedRun:
 
     @property
     def changes(self) -> tuple[evidence.Change, ...]:
-        """What tests did to the process, in order of occurrence, as it was at the end."""
-        return _last_of_changes(self.named("change"))
+        """What tests did to the process, in order, in its state at the end."""
+        return _keep_last_changes(self.list_facts("change"))
 
 
-def _last_of_changes(written: Iterable[evidence.Change]) -> tuple[evidence.Change, ...]:
+def _keep_last_changes(
+    written: Iterable[evidence.Change],
+) -> tuple[evidence.Change, ...]:
     """Return changes of which those that are over were written twice."""
-    changes = {(each.what, each.number, each.nodeid): each for each in written}
+    changes = {
+        (change.what, change.number, change.nodeid): change for change in written
+    }
     return tuple(changes.values())
 
 
@@ -273,7 +277,7 @@ def read_record(folder: Path, run_id: str) -> RecordedRun:
 
 
 def read_contents(folder: Folder) -> tuple[bytes, bytes]:
-    """Return the contents of the two files of a record; empty for a file that is missing.
+    """Return the contents of a record's two files; empty for a missing file.
 
     Raises:
         ReportError: if one can't be read, or does not belong to the owner of the
@@ -301,9 +305,9 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
             selected = fields.get("nodeids")
             if isinstance(selected, list):
                 nodeids += map(str, selected)
-    known = [event for event in parsed[1:] if event[0] in _EVENTS]
-    rest = [*_decoded(known)]
-    unknown = len(known) - len(rest)
+    readable = [event for event in parsed[1:] if event[0] in _EVENTS]
+    rest = [*_decode_events(readable)]
+    unknown = len(readable) - len(rest)
     if unknown:
         notes.append(f"{unknown} of the record's events can't be understood")
     numbers, counted, loss = _parse_state(
@@ -324,7 +328,7 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
     )
 
 
-def _decoded(
+def _decode_events(
     events: Iterable[tuple[str, dict[str, Any]]],
 ) -> Iterator[tuple[str, Any]]:
     """Yield the events that can be understood, each with its value."""
@@ -354,8 +358,8 @@ def read_worker(folder: Folder, worker: str) -> WorkerState:
             events = _parse_events(inner.read(layout.EVENTS, MAX_EVENT_BYTES), [])
     except OSError:
         return WorkerState()
-    told = _decoded(event for event in events if event[0] == "change")
-    return replace(state, changes=_last_of_changes(change for _, change in told))
+    decoded = _decode_events(event for event in events if event[0] == "change")
+    return replace(state, changes=_keep_last_changes(change for _, change in decoded))
 
 
 def parse_worker(state: bytes) -> WorkerState:
@@ -373,9 +377,9 @@ def parse_worker(state: bytes) -> WorkerState:
             start_ns=start_ns,
         )
     elif code in layout.ACTIVITIES:
-        what, is_hook = layout.ACTIVITIES[code]
+        kind, is_hook = layout.ACTIVITIES[code]
         activity = evidence.RunningActivity(
-            what=what,
+            what=kind,
             name=name or None,
             is_hook=is_hook,
         )
@@ -443,7 +447,7 @@ def _parse_state(
         state = layout.MAGIC.ljust(PAGE, b"\0")
     magic, finished, code, count, written = layout.HEAD.unpack_from(state)
     if magic != layout.MAGIC:
-        raise ReportError(f"{where}: {_why_unreadable(magic)}")
+        raise ReportError(f"{where}: {_explain_unreadable(magic)}")
     tests = count
     if tests and (tests != len(nodeids) or len(state) < layout.file_size(tests)):
         notes.append(
@@ -502,13 +506,14 @@ def _parse_order(state: bytes, tests: int) -> tuple[int, ...]:
     return ()
 
 
-def _why_unreadable(magic: bytes) -> str:
+def _explain_unreadable(magic: bytes) -> str:
     """Say why a state file with such a beginning can't be read."""
     if magic[:6] != layout.MAGIC[:6]:
         return f"{layout.STATE} is no record of a run"
     version = ascii(magic[6:].decode("ascii", "replace"))[1:-1]
     return (
-        f"the record has layout {version}, this program reads {layout.MAGIC[6:].decode()}; "
+        f"the record has layout {version}, "
+        f"this program reads {layout.MAGIC[6:].decode()}; "
         "use the version of pytest-failure-taxonomy that wrote it"
     )
 
@@ -542,8 +547,8 @@ def _parse_events(
 
 def _parse_header(fields: dict[str, object], run_id: str, where: str) -> Header:
     if fields.get("run_id") != run_id:
-        found = safe_text(str(fields.get("run_id")), _MAX_WORD)
-        raise ReportError(f"{where}: the record is of run {found}, not of {run_id}")
+        other_id = safe_text(str(fields.get("run_id")), _MAX_WORD)
+        raise ReportError(f"{where}: the record is of run {other_id}, not of {run_id}")
     try:
         header = RECORD.decode_known(Header, fields)
         if not 0 < header.process.pid < _MAX_PROCESS_ID:
@@ -554,7 +559,8 @@ def _parse_header(fields: dict[str, object], run_id: str, where: str) -> Header:
             raise ValueError("started_ns is below 0")
     except ValueError as error:
         raise ReportError(
-            f"{where}: the record can't be understood (its beginning: {safe_text(str(error))}); "
+            f"{where}: the record can't be understood "
+            f"(its beginning: {safe_text(str(error))}); "
             "use the version of pytest-failure-taxonomy that wrote it"
         ) from error
     return header

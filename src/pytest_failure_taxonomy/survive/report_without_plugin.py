@@ -108,13 +108,13 @@ class OutputFile:
                 self._start = position or status.st_size
 
     def open(self) -> BinaryIO | None:
-        """Open what the command has written for reading; `None` if that is not possible."""
+        """Open the command's output for reading; `None` if that is not possible."""
         if self._start is None:
             return None
-        with suppress(
-            OSError
-        ):  # not Linux, or the user has no permission to read the file
-            file = open(f"/proc/self/fd/{self._descriptor}", "rb")  # noqa: SIM115 - the caller's
+        # Not Linux, or the user has no permission to read the file.
+        with suppress(OSError):
+            path = f"/proc/self/fd/{self._descriptor}"
+            file = open(path, "rb")  # noqa: SIM115 - the caller's
             file.seek(self._start)
             return file
         return None
@@ -182,7 +182,7 @@ class Command:
 def report_of_command(
     command: Command,
     end: CommandEnd,
-    seen: ProcessEnd,
+    process: ProcessEnd,
     lost_run_id: str | None,
     absence: Absence | None,
     find_refusal: Callable[[Sequence[RunError]], RunError | None],
@@ -195,7 +195,7 @@ def report_of_command(
     Args:
         command: the command.
         end: how it ended.
-        seen: the same of its process.
+        process: the same of its process.
         lost_run_id: the run that a plugin has begun and that has left nothing.
         absence: why no plugin has recorded it, if known.
         find_refusal: called for a pytest, with the errors that its output shows;
@@ -207,7 +207,7 @@ def report_of_command(
     was_pytest = is_pytest(command.words) and (absence is None or absence.has_pytest)
     evidence: RunEvidence | None = None
     if lost_run_id is None:
-        evidence = _evidence_of_output(command, end, seen, was_pytest=was_pytest)
+        evidence = _evidence_of_output(command, end, process, was_pytest=was_pytest)
         shown = evidence.errors if evidence is not None else ()
         with suppress(
             Exception
@@ -216,28 +216,28 @@ def report_of_command(
         if evidence is not None and refusal is not None and shown:
             evidence = replace(evidence, errors=(refusal,))
     if evidence is None or not evidence.recorded:
-        was_left = refusal is not None and seen.exit.code == 0
+        was_left = refusal is not None and process.exit.code == 0
         evidence = replace(
             evidence
-            or RunEvidence(stage=command.stage, recorded=False, exit=seen.exit),
+            or RunEvidence(stage=command.stage, recorded=False, exit=process.exit),
             is_pytest=was_pytest,
             early_refusal=refusal,
-            finished=seen.exit.signal is None
-            and seen.exit.enforced_limit_seconds is None
+            finished=process.exit.signal is None
+            and process.exit.enforced_limit_seconds is None
             and lost_run_id is None
             and not was_left,
-            exit=seen.exit,
+            exit=process.exit,
         )
     if (
         end.interrupted
         and evidence.finished
-        and seen.exit.code
+        and process.exit.code
         and not evidence.interruptions
     ):
         # It has caught the Ctrl+C, as pip and npm do, and left with a code of its own.
         evidence = replace(evidence, interruptions=(_CTRL_C,))
     if evidence.tool_message is None and lost_run_id is None:
-        evidence = replace(evidence, tool_message=_told_by_exit_code(command, seen))
+        evidence = replace(evidence, tool_message=_explain_exit_code(command, process))
     secrets = Secrets()
     context = RunContext(
         id=lost_run_id or os.urandom(16).hex(),
@@ -249,14 +249,14 @@ def report_of_command(
     )
     judgement = judge(evidence)
     lacks_us = absence is not None and absence.lacks_us
-    is_unrecorded = was_pytest and seen.exit.code == 0 and not lacks_us
+    is_unrecorded = was_pytest and process.exit.code == 0 and not lacks_us
     is_unrecorded = is_unrecorded and not only_asks(command.words)
     if is_unrecorded and judgement.verdict is None:
         from pytest_failure_taxonomy.survive.early_exits import find_unrecorded
 
-        found = find_unrecorded(command.folder)
+        finding = find_unrecorded(command.folder)
         evidence = replace(
-            evidence, integrity=(found,), is_certified=command.is_certified
+            evidence, integrity=(finding,), is_certified=command.is_certified
         )
         judgement = judge(evidence)
     report = build_report(
@@ -268,9 +268,9 @@ def report_of_command(
         redaction=secrets,
     )
     if is_unrecorded:
-        from pytest_failure_taxonomy.survive.early_exits import with_early_exit
+        from pytest_failure_taxonomy.survive.early_exits import add_early_exit
 
-        report = with_early_exit(report)
+        report = add_early_exit(report)
     return report
 
 
@@ -280,14 +280,14 @@ def timestamp(at: datetime) -> str:
 
 
 def _evidence_of_output(
-    command: Command, end: CommandEnd, seen: ProcessEnd, *, was_pytest: bool
+    command: Command, end: CommandEnd, process: ProcessEnd, *, was_pytest: bool
 ) -> RunEvidence | None:
     """Return the evidence from the output of a command and the end of its process.
 
     A command that has succeeded is not asked what it said. Only the counts of a pytest
     that looks finished are taken then: a plugin may have changed what it prints.
     """
-    if not seen.exit.code and (not was_pytest or only_asks(command.words)):
+    if not process.exit.code and (not was_pytest or only_asks(command.words)):
         return None
     from pytest_failure_taxonomy.logs.log_answer import evidence_of_log
 
@@ -295,51 +295,51 @@ def _evidence_of_output(
     evidence = evidence_of_log(
         chain(files, end.output),
         stage=command.stage,
-        exit_code=seen.exit.code,
+        exit_code=process.exit.code,
         is_pytest=was_pytest,
         is_whole=True,
     )
     if evidence is None or not (
-        seen.exit.code or (evidence.recorded and evidence.finished)
+        process.exit.code or (evidence.recorded and evidence.finished)
     ):
         return None
     if not evidence.recorded:
         return evidence
     ended = replace(
-        seen.exit,
+        process.exit,
         limits=evidence.exit.limits,
         session_code=evidence.exit.session_code,
     )
     return replace(evidence, exit=ended)
 
 
-def _told_by_exit_code(command: Command, seen: ProcessEnd) -> ToolMessage | None:
-    """Return the meaning of an exit code that only Docker and Podman have, without any output."""
+def _explain_exit_code(command: Command, process: ProcessEnd) -> ToolMessage | None:
+    """Explain an exit code that only Docker and Podman have, without any output."""
     names = [Path(word).name for word in command.words[: _MAX_RUNNER_WORDS + 1]]
     program = next((name for name in names if name not in _RUNNERS), "")
-    if seen.exit.code != _OF_CONTAINERS or program not in ("docker", "podman"):
+    if process.exit.code != _OF_CONTAINERS or program not in ("docker", "podman"):
         return None
     words = f"exit code {_OF_CONTAINERS}, which is that of {program} itself"
     return ToolMessage(tool=program, cause="daemon", line=OutputLine(0, words))
 
 
 def _quote_lines(judgement: Judgement, output: Output | None) -> Verdict | None:
-    """Return a verdict with the deciding lines of the output as evidence, the first one first."""
+    """Add the deciding lines of the output to a verdict's evidence, in order."""
     verdict = judgement.verdict
     if verdict is None or output is None:
         return verdict
     lines = list(judgement.lines)
     lines.sort(key=lambda line: line != output.error)
-    said = {piece.detail.strip() for piece in verdict.evidence}
+    details = {piece.detail.strip() for piece in verdict.evidence}
     texts = dict.fromkeys(line.text.strip() for line in lines)
     quoted = [
-        Evidence(source=PRINTED, detail=text) for text in texts if text not in said
+        Evidence(source=PRINTED, detail=text) for text in texts if text not in details
     ][:_MAX_QUOTED]
-    kept = verdict.evidence[: MAX_EVIDENCE - len(quoted)]
-    return replace(verdict, evidence=(*kept, *quoted))
+    first = verdict.evidence[: MAX_EVIDENCE - len(quoted)]
+    return replace(verdict, evidence=(*first, *quoted))
 
 
-def why_unrecorded(command: Sequence[str]) -> Absence | None:
+def explain_absence(command: Sequence[str]) -> Absence | None:
     """Return why a pytest has not loaded this plugin.
 
     Its interpreter is asked, in a new process with the same options, folder and
@@ -377,7 +377,8 @@ def why_unrecorded(command: Sequence[str]) -> Absence | None:
         right = f"install it there: {name} -m pip install pytest-failure-taxonomy"
         if version < _LOWEST_PYTHON:
             lowest = ".".join(map(str, _LOWEST_PYTHON))
-            right = f"it needs Python {lowest} or newer, and that is {version[0]}.{version[1]}"
+            actual = f"{version[0]}.{version[1]}"
+            right = f"it needs Python {lowest} or newer, and that is {actual}"
             script = None
         belongs = ""
         if script:
@@ -386,8 +387,9 @@ def why_unrecorded(command: Sequence[str]) -> Absence | None:
         if script:
             instead = f"run {sys.executable} -m pytest instead, or "
         return Absence(
-            words=f"pytest-failure-taxonomy is not installed in {name}{belongs}: the report has "
-            "nothing to go by but the exit code, and the output where that is a file; "
+            words=f"pytest-failure-taxonomy is not installed in {name}{belongs}: "
+            "the report has nothing to go by but the exit code, "
+            "and the output where that is a file; "
             f"{instead}{right}",
             lacks_us=True,
         )
@@ -398,14 +400,15 @@ def why_unrecorded(command: Sequence[str]) -> Absence | None:
         and not any("failure_taxonomy" in word for word in command)
     ):
         return Absence(
-            words="pytest-failure-taxonomy was not loaded: the plugins of the environment are "
-            "switched off; give pytest -p failure_taxonomy"
+            words="pytest-failure-taxonomy was not loaded: "
+            "the plugins of the environment are switched off; "
+            "give pytest -p failure_taxonomy"
         )
     return None
 
 
 def _interpreter_of(command: Sequence[str]) -> list[str]:
-    """Return the command of the interpreter that runs pytest; an empty one if it is unknown."""
+    """Return the command of pytest's interpreter; an empty one if it is unknown."""
     name = Path(command[0]).name
     if name.startswith(("python", "pypy")):
         if "-m" in command:

@@ -104,10 +104,10 @@ class Watch:
             # Moved: if pytest was started with standard input, output or error closed,
             # a file that it opens may get the number, and would be lost in the watcher.
             descriptors.append(move_high(os.pidfd_open(process_id)))
-            for (
-                path
-            ) in record:  # one by one, so that `finally` closes those that are open
-                descriptors.append(move_high(os.open(path, READ)))  # noqa: PERF401 - see above
+            # One by one, so that `finally` closes those that are open.
+            for path in record:
+                descriptor = move_high(os.open(path, READ))
+                descriptors.append(descriptor)
             # The module `socket` takes 4 ms to import, and adds nothing here.
             import _socket
 
@@ -139,10 +139,10 @@ class Watch:
             )
         except OSError as error:
             self.leave_to_parent()
-            said = error.strerror or str(error)
+            reason = error.strerror or str(error)
             if error.filename:
-                return f"{error.filename}: {said}"
-            return said
+                return f"{error.filename}: {reason}"
+            return reason
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -159,7 +159,7 @@ class Watch:
         )
 
     def hand_over(self, descriptors: Mapping[str, int]) -> bool:
-        """Give the watcher descriptors to read from or write to when this process has died.
+        """Give the watcher descriptors to use when this process has died.
 
         They wait in a socket, so it does not matter how soon this process dies.
 
@@ -196,7 +196,7 @@ class Watch:
             self._channel.close()
 
     def stop(self) -> None:
-        """Let a later run in this process have its own watcher; this one waits for the process.
+        """Let a later run here have its own watcher; this one waits for the process.
 
         It lets go of what it was given.
         """
@@ -212,11 +212,11 @@ def is_observable() -> bool:
 
 
 def is_program() -> bool:
-    """Tell whether pytest is all that this process does, rather than called by another program.
+    """Tell whether this process runs pytest alone, rather than another program.
 
     Then the process is to end soon after the session.
     """
-    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no other way to see the callers
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - the only way to callers
     is_called = False
     while frame is not None:
         name = frame.f_code.co_name
@@ -232,7 +232,7 @@ def is_program() -> bool:
 
 
 def find_terminal(config: pytest.Config) -> tuple[int, bool] | None:
-    """Return where the user reads: a descriptor, and whether what is printed there has colours.
+    """Return a descriptor that the user reads, and whether it shows colours.
 
     pytest's capture keeps a copy of the real standard error. With `-qq` nothing is to
     be printed, and the answer is `None`.
@@ -240,12 +240,14 @@ def find_terminal(config: pytest.Config) -> tuple[int, bool] | None:
     if config.get_verbosity() < -1:
         return None
     capture = config.pluginmanager.get_plugin("capturemanager")
-    kept = getattr(getattr(capture, "_global_capturing", None), "err", None)
-    descriptor = getattr(kept, "targetfd_save", None)
+    stderr = getattr(getattr(capture, "_global_capturing", None), "err", None)
+    descriptor = getattr(stderr, "targetfd_save", None)
     if not isinstance(descriptor, int):
         descriptor = _STDERR
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
-    is_coloured = reporter is not None and bool(reporter._tw.hasmarkup)  # noqa: SLF001 - there is no public way
+    is_coloured = False
+    if reporter is not None:
+        is_coloured = bool(reporter._tw.hasmarkup)  # noqa: SLF001 - the only way
     return descriptor, is_coloured and not os.environ.get("NO_COLOR") and os.isatty(
         descriptor
     )
@@ -276,7 +278,7 @@ class StalledRun:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Let a session that the watcher has ended end with 1, whatever a test has made of that."""
+        """End with 1 after the watcher's end, whatever a test has made of it."""
         if self.ended is not None:
             session.exitstatus = 1
 
@@ -301,7 +303,7 @@ class StalledRun:
         with suppress(OSError), self._record.opened() as folder:
             observed = read_observed(folder)
         if not any(
-            each.stall.is_ended for each in observed.stalls
+            stall.stall.is_ended for stall in observed.stalls
         ):  # it is not the watcher's
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
@@ -315,7 +317,7 @@ class StalledRun:
 
 
 def _spawn_orphan(command: list[str]) -> int:
-    """Start a command that is not a child of this process, and return its process id."""
+    """Start a command that is no child of this process; return its process id."""
     script = '"$@" >/dev/null & echo $!'
     try:
         shell = subprocess.run(  # noqa: S603 - this Python, with a script of ours
@@ -337,7 +339,7 @@ def _spawn_orphan(command: list[str]) -> int:
 
 
 def _folders_of(libraries: Sequence[str]) -> list[str]:
-    """Return where libraries are imported from, and the one that searches patterns of the user.
+    """Return the folders of the libraries, and of the one that searches patterns.
 
     The watcher starts without `site`, and an editable install is not beside these
     libraries.

@@ -44,7 +44,9 @@ def find_statement(
     """
     first, last = lines or (1, 10**9)
     statements = [
-        each for each in _statements(path) if first <= each.first_line <= last
+        candidate
+        for candidate in _list_statements(path)
+        if first <= candidate.first_line <= last
     ]
     for pattern in patterns:
         search = re.compile(pattern).search
@@ -56,10 +58,10 @@ def find_statement(
 
 def last_line_of(path: str, first_line: int) -> int:
     """Return the last line of the function that begins in a line."""
-    for node in ast.walk(_tree(path)):
+    for node in ast.walk(_parse_file(path)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             decorators = getattr(node, "decorator_list", [])
-            begins = min([node.lineno, *[each.lineno for each in decorators]])
+            begins = min([node.lineno, *[decorator.lineno for decorator in decorators]])
             if begins == first_line:
                 return node.end_lineno or first_line
     return first_line
@@ -67,7 +69,7 @@ def last_line_of(path: str, first_line: int) -> int:
 
 def functions_in(path: str) -> Iterator[tuple[str, ...]]:
     """Yield the functions of a file: (name,), and (class, name) of methods."""
-    for node in _tree(path).body:
+    for node in _parse_file(path).body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield (node.name,)
         elif isinstance(node, ast.ClassDef):
@@ -95,9 +97,9 @@ def sources_below(root: Path) -> Iterator[str]:
 
 
 @lru_cache(maxsize=100)
-def _statements(path: str) -> tuple[Statement, ...]:
-    found = []
-    for node in ast.walk(_tree(path)):
+def _list_statements(path: str) -> tuple[Statement, ...]:
+    statements = []
+    for node in ast.walk(_parse_file(path)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             continue  # a docstring may speak of anything
         if isinstance(node, ast.ExceptHandler):
@@ -110,12 +112,12 @@ def _statements(path: str) -> tuple[Statement, ...]:
             text = f"if {ast.unparse(node.test)}"
         else:
             continue
-        found.append(Statement(node.lineno, node.end_lineno or node.lineno, text))
-    return tuple(sorted(found))
+        statements.append(Statement(node.lineno, node.end_lineno or node.lineno, text))
+    return tuple(sorted(statements))
 
 
 @lru_cache(maxsize=100)
-def _tree(path: str) -> ast.Module:
+def _parse_file(path: str) -> ast.Module:
     unread = OSError, SyntaxError, ValueError, RecursionError, MemoryError
     with suppress(*unread), open(path, "rb") as file:
         return ast.parse(file.read(_MAX_BYTES))

@@ -131,20 +131,20 @@ class Supervisor:
                 child.start(self._command, environment)
             except (OSError, ValueError) as error:
                 raise SettingsError(
-                    _why_not_started(self._command[0], error)
+                    _explain_failed_start(self._command[0], error)
                 ) from error
             try:
                 if self._relay is not None:
                     self._relay.start()
                 returncode = self._wait()
-            except BaseException as error:  # noqa: BLE001 - the command must not be left running
+            except BaseException as error:  # noqa: BLE001 - the command must end, too
                 fault = f"{type(error).__name__}: {error}"
                 returncode = _end(child)
             ended_ns = time.monotonic_ns()
             if self._terminations or fault:
                 left = descendants(os.getpid())
                 _kill_all(left)
-                _see_end_of(left)
+                _await_ends(left)
         finally:
             if self._relay is not None:
                 self._relay.finish()
@@ -257,26 +257,26 @@ class _ChildBySignals:
         )
 
     def wait(self, seconds: float) -> int | None:
-        """Wait for the end of the command or a signal; return the return code if it has ended."""
-        seen = signal.sigtimedwait(_WAITED_FOR, seconds)
-        if seen is None:
+        """Wait for the command's end or a signal; return its code if it has ended."""
+        received = signal.sigtimedwait(_WAITED_FOR, seconds)
+        if received is None:
             return None
-        if seen.si_signo == signal.SIGCHLD:
+        if received.si_signo == signal.SIGCHLD:
             return self.poll()
-        if seen.si_signo in _RESIZED:
+        if received.si_signo in _RESIZED:
             if self._relay is not None and self._relay.resize():
-                self.send(seen.si_signo)  # it may have asked for the size too early
+                self.send(received.si_signo)  # it may have asked for the size too early
             return None
-        self.interrupted = self.interrupted or seen.si_signo == signal.SIGINT
+        self.interrupted = self.interrupted or received.si_signo == signal.SIGINT
         if (
-            seen.si_code <= 0
+            received.si_code <= 0
         ):  # sent by a process; the command gets those of the terminal directly
-            self.sender = name_of(seen.si_pid)
-            self.send(seen.si_signo)
+            self.sender = name_of(received.si_pid)
+            self.send(received.si_signo)
         return None
 
     def poll(self) -> int | None:
-        """Reap the command and adopted orphans; return the command's return code, if any."""
+        """Reap the command and adopted orphans; return the command's code, if any."""
         try:
             while True:
                 process_id, status = os.waitpid(-1, os.WNOHANG)
@@ -295,7 +295,7 @@ class _ChildBySignals:
 
 
 class _ChildByHandlers:
-    """The same by `subprocess`. Handlers forward signals, and their senders are unknown."""
+    """The same by `subprocess`: handlers forward signals of unknown senders."""
 
     def __init__(self) -> None:
         self.output: int | None = None
@@ -367,7 +367,7 @@ def _is_in_foreground() -> bool:
 
 
 def _end(child: _ChildBySignals | _ChildByHandlers) -> int:
-    """End a command after an error of the supervisor: by SIGTERM first, then by SIGKILL."""
+    """End a command after an error of ours: by SIGTERM first, then by SIGKILL."""
     for number, seconds in ((signal.SIGTERM, GRACE_SECONDS), (_KILL, float("inf"))):
         with suppress(OSError):
             child.send(number)
@@ -393,7 +393,7 @@ def _ignore_signals() -> None:
             signal.signal(number, ignore)
 
 
-def _why_not_started(name: str, error: OSError | ValueError) -> str:
+def _explain_failed_start(name: str, error: OSError | ValueError) -> str:
     right = "give a program that can, as in: run -- pytest -x"
     if not name:
         return f"run: the command's name is empty; {right}"
@@ -438,8 +438,8 @@ def end_like(returncode: int) -> int:
     return 128 + number
 
 
-def _see_end_of(process_ids: Sequence[int]) -> None:
-    """Wait up to a second until killed processes have ended: one of them may write a report.
+def _await_ends(process_ids: Sequence[int]) -> None:
+    """Wait up to a second until killed processes have ended: one may write a report.
 
     This process has adopted those whose parent has died, and has to reap them.
     """

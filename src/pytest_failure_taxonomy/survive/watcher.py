@@ -114,7 +114,7 @@ def watch(
 def _wait_for_end(
     pidfd: int, channel: int, state: int, looks: list[Stalls | MemorySampler]
 ) -> None:
-    """Wait for the end of the process; let go of what it sent if its run ends before."""
+    """Wait for the process's end; drop what it sent if its run ends before."""
     from pytest_failure_taxonomy.survive import layout
 
     poller = select.poll()
@@ -140,7 +140,7 @@ def _wait_for_end(
                 continue
             try:
                 look.look()
-            except Exception:  # noqa: BLE001 - no more looks, but the report is completed
+            except Exception:  # noqa: BLE001 - the report is still completed
                 look.due = _NEVER
 
 
@@ -243,7 +243,7 @@ class Stalls:
                     contents = [_read(file) for file in self._files]
                     inspection = StallInspection(self, contents, now_ns)
                     keeps = standstill.ended_ns is not None
-                    inspection.look(standstill.at_limit(now_ns), keeps=keeps)
+                    inspection.look(standstill.list_stalled(now_ns), keeps=keeps)
                 finally:  # whatever happened, the child must end here
                     os._exit(0)
         self.due = time.monotonic() + standstill.period_seconds

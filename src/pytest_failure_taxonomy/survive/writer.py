@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.redaction.signs import blocks_of
 from pytest_failure_taxonomy.survive import layout
-from pytest_failure_taxonomy.survive.folder import remove_record, why_it_stays
+from pytest_failure_taxonomy.survive.folder import explain_remains, remove_record
 from pytest_failure_taxonomy.system import files, process
 from pytest_failure_taxonomy.system.interpreter import call_after_fork, isolate_module
 from pytest_failure_taxonomy.taxonomy.values import list_changed_fields
@@ -97,7 +97,7 @@ class Numbers:
         self.arrays = self.states, self.starts, self.order
 
 
-def _zeros(tests: int) -> Numbers:
+def _make_numbers(tests: int) -> Numbers:
     return Numbers(memoryview(bytearray(layout.file_size(tests))), tests)
 
 
@@ -113,7 +113,7 @@ class Record:
         self._process_id = os.getpid()
         # Kept because freezegun, for one, replaces the function in its module.
         self.clock = time.monotonic_ns
-        self.numbers = _zeros(0)
+        self.numbers = _make_numbers(0)
         """Whoever changes them calls `keep`."""
 
     def select(self, nodeids: Sequence[str], *, is_more: bool = False) -> None:
@@ -128,7 +128,7 @@ class Record:
     def make_room(self, tests: int, *, is_more: bool = False) -> None:
         """Have arrays for a number of tests."""
         before = self.numbers
-        self.numbers = _zeros(tests)
+        self.numbers = _make_numbers(tests)
         self.numbers.page[:] = before.page
         arrays = zip(self.numbers.arrays, before.arrays, strict=True)
         for array, beginning in arrays if is_more else ():
@@ -156,7 +156,7 @@ class Record:
         """Overwrite secrets that have become known in the events that are on disk."""
 
     def arm_timer(self, seconds: float, method: str) -> None:
-        """Record that a timer of pytest-timeout is armed; the method `""` means none."""
+        """Record that a timer of pytest-timeout is armed; method `""` means none."""
         index = layout.TIMER_METHODS.index(method)
         armed_ns = self.clock() if method else 0
         self._pack(layout.TIMER, layout.TIMER_AT, armed_ns, seconds, index)
@@ -180,7 +180,7 @@ class Record:
         self._pack(layout.READER, layout.READER_AT, *where, flags)
 
     def set_activity(self, state: int, name: str) -> None:
-        """Record what is begun that is no test, by its state and name; a test in flight stays."""
+        """Record an activity besides tests by state and name; tests in flight stay."""
         if self.numbers.page[layout.CURRENT_STATE_AT] in layout.PHASES:
             return
         # The name that was there goes.
@@ -192,7 +192,7 @@ class Record:
         self._pack(layout.CAPTURE, layout.CAPTURE_AT, self._process_id, stdout, stderr)
 
     def set_peak(self, peak_bytes: int) -> None:
-        """Record the most resident memory that this process has used between two tests."""
+        """Record the most resident memory that this process used between tests."""
         self._pack(layout.PEAK, layout.PEAK_AT, peak_bytes)
 
     def finish(self, exit_code: int) -> None:
@@ -204,7 +204,7 @@ class Record:
         self.keep()
 
     def open_file(self, name: str, flags: int, size: int = 0) -> int:
-        """Return a descriptor of a file of the record, which is made if it does not exist.
+        """Return a descriptor of a file of the record, which is made if need be.
 
         Args:
             name: of the file.
@@ -301,7 +301,7 @@ class DiskRecord(Record):
     def keep(
         self, index: int = 0, place: int | None = None, *, is_checked: bool = False
     ) -> None:
-        """Copy what has changed, as `Record.keep` says; a test that passes calls it four times."""
+        """Copy changes as `Record.keep` says; a passing test calls it four times."""
         if not is_checked:
             try:
                 self._check()
@@ -338,7 +338,7 @@ class DiskRecord(Record):
         try:
             self._map()
         except OSError as error:  # the numbers before the arrays have their room
-            without_arrays = _zeros(tests)
+            without_arrays = _make_numbers(tests)
             without_arrays.page = self._disk.page
             self._use_disk(without_arrays)
             self._lose(error)
@@ -360,14 +360,14 @@ class DiskRecord(Record):
         self._append(_line_of(event, fields))
 
     def _append(self, line: bytes) -> None:
-        """Append a line to the events; write all of them if a test has truncated the file."""
+        """Append a line to the events; write all again if a test truncated the file."""
         try:
             if not self._events.is_open():
                 with self._open_folder() as folder:
                     self._events = self._open_events(folder)
             if self._events.is_cut():
                 lines = [_line_of(*event) for event in self._written]
-                lines = [_without(line, self._fillers) for line in lines]
+                lines = [_erase_secrets(line, self._fillers) for line in lines]
                 line = b"".join(lines)
                 self._events.clear()
             self._events.append(line)
@@ -404,7 +404,7 @@ class DiskRecord(Record):
             reading = folder.open_file(layout.EVENTS, os.O_RDONLY)
             with os.fdopen(reading, "rb") as file:
                 for offset, line in files.whole_lines(file):
-                    changed = _without(line, fillers)
+                    changed = _erase_secrets(line, fillers)
                     if changed != line:
                         os.lseek(descriptor, offset, os.SEEK_SET)
                         os.write(descriptor, changed)
@@ -421,7 +421,7 @@ class DiskRecord(Record):
         except FileNotFoundError:
             return None
         except OSError as error:
-            return why_it_stays(self.folder, error)
+            return explain_remains(self.folder, error)
         with folder:
             return remove_record(folder)
 
@@ -450,7 +450,7 @@ class DiskRecord(Record):
 
     def _leave_disk(self) -> None:
         """Copy the numbers to where nobody reads them, as in a forked child."""
-        self._use_disk(_zeros(len(self.numbers.states) - 1))
+        self._use_disk(_make_numbers(len(self.numbers.states) - 1))
         self._check = bool
 
     def _open_folder(self) -> files.Folder:
@@ -498,7 +498,7 @@ def allocate_file(folder: files.Folder, name: str, size: int) -> None:
 def map_file(
     folder: files.Folder, name: str, size: int, *, make: bool = True
 ) -> tuple[memoryview, Check]:
-    """Create or enlarge a file, and map it. Its blocks are allocated, in case the disk fills up.
+    """Create or enlarge a file, and map it; allocate its blocks: the disk may fill up.
 
     Args:
         folder: has the file.
@@ -560,7 +560,7 @@ def _map_descriptor(descriptor: int, size: int) -> mmap.mmap:
     return memory
 
 
-def _without(line: bytes, fillers: Mapping[str, str]) -> bytes:
+def _erase_secrets(line: bytes, fillers: Mapping[str, str]) -> bytes:
     fillers = {
         value: filler for value, filler in fillers.items() if _may_hold(line, value)
     }
@@ -607,7 +607,7 @@ _PY_SPY: Final = "py-spy.exe" if os.name == "nt" else "py-spy"
 
 
 class StackDump:
-    """A file into which faulthandler writes the stacks of all threads at a signal, until `end`."""
+    """A file that gets the stacks of all threads at a signal, until `end`."""
 
     def __init__(self) -> None:
         self._descriptor = -1
@@ -644,7 +644,7 @@ class StackDump:
         record.set_byte(layout.DUMP_SIGNAL_AT, self._signal or 0)
 
     def begin_to_tell_tasks(self, record: Record) -> None:
-        """Have a handler in Python write where asyncio's tasks wait, which faulthandler can't.
+        """Let Python write where asyncio's tasks wait, which faulthandler can't.
 
         It is asked only where the thread stands in a selector: there a handler runs at
         once, and the selector goes on waiting. Other calls of the system are restarted.
@@ -763,7 +763,7 @@ def prepare_to_be_read(descriptor: int | None, watcher_id: int | None) -> int | 
 
 
 def find_py_spy() -> str | None:
-    """Return the path of py-spy: that of this environment, or else one on the search path."""
+    """Return the path of py-spy: this environment's, or one on the search path."""
     folders = os.environ.get("PATH", "").split(os.pathsep)
     for folder in (os.path.dirname(sys.executable), *folders):
         program = os.path.join(folder, _PY_SPY)

@@ -184,7 +184,7 @@ def test_time_in_which_nobody_could_look(clock: Clock, lost: int, due: int) -> N
         due,
         due + 3,
     )  # what is seen after a pause begins anew
-    (unit,) = clock.standstill.at_limit(clock.now_ns)
+    (unit,) = clock.standstill.list_stalled(clock.now_ns)
     assert unit.began_ns == clock.now_ns - (lost + 6 + 9 - 1) * SECOND
     assert unit.since_ns == unit.began_ns + lost * SECOND
 
@@ -267,7 +267,7 @@ def test_workers(clock: Clock, state: int, name: str, is_looked_at: bool) -> Non
     else:
         worker.set_activity(state, name)
     assert clock.looks(9) == [9]
-    looked_at = clock.standstill.at_limit(clock.now_ns)
+    looked_at = clock.standstill.list_stalled(clock.now_ns)
     assert [unit.name for unit in looked_at] == ["gw0" if is_looked_at else ""]
 
 
@@ -280,7 +280,7 @@ def test_a_worker_that_has_ended(clock: Clock) -> None:
     struct.pack_into("<Q", content, layout.PROCESS_AT, 1)
     state.write_bytes(content)
     clock.looks(9)
-    assert [unit.name for unit in clock.standstill.at_limit(clock.now_ns)] == [""]
+    assert [unit.name for unit in clock.standstill.list_stalled(clock.now_ns)] == [""]
 
 
 @pytest.mark.parametrize("size", [0, 100, layout.PAGE])

@@ -41,7 +41,7 @@ _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 def period_of(seconds: float) -> float:
-    """Return the seconds between two looks, by the time after which something is stalled."""
+    """Return the seconds between two looks for a limit of a stall."""
     return min(max(seconds / LOOKS_A_LIMIT, SHORTEST_SECONDS), LONGEST_SECONDS)
 
 
@@ -54,7 +54,7 @@ def times_of_limit(lasts: float, limit: float) -> int:
 
 
 class Movement(SimpleNamespace):
-    """What a process has done so far: the thread that runs the tests, its children, the others."""
+    """What a process has done so far: its test thread, its children, the others."""
 
     at_ns: int
     wakes: dict[str, int]
@@ -80,28 +80,28 @@ class Movement(SimpleNamespace):
         if fields[:1] == [b"R"]:
             self.runs = True
         self.ticks += _sum_of(fields[11:13])
-        self.written += _written_by(thread)
-        waits, preemptions = _switches_of(thread)
+        self.written += _count_written(thread)
+        waits, preemptions = _count_switches(thread)
         self.wakes[thread] = waits
         self.preempted += preemptions
 
     def add_child(self, child: int) -> None:
         """Add what a child of the process has done."""
         self.child_ticks += _sum_of(fields_of(child)[11:15])
-        self.child_written[child] = _written_by(child)
-        self.wakes[str(child)], _ = _switches_of(child)
+        self.child_written[child] = _count_written(child)
+        self.wakes[str(child)], _ = _count_switches(child)
 
 
-def state_of(seen: list[Movement]) -> str:
-    """Return how something makes no progress, by what has moved from the first look to the last.
+def state_of(looks: list[Movement]) -> str:
+    """Return how something makes no progress, by its movements in some looks.
 
     Returns:
         `blocked` if nothing has; `polling` if it woke up and did nothing else; `busy`
         if there was
         work: CPU time or bytes, its own or a child's.
     """
-    first = seen[0]
-    last = seen[-1]
+    first = looks[0]
+    last = looks[-1]
     seconds = (last.at_ns - first.at_ns) / 1e9
     idle_ticks = max(1.0, seconds * _TICKS_A_SECOND * IDLE_SHARE)
     ticks = max(last.ticks - first.ticks, last.child_ticks - first.child_ticks)
@@ -110,7 +110,7 @@ def state_of(seen: list[Movement]) -> str:
     for child, count in last.child_written.items():
         if count > first.child_written.get(child, 0):
             return "busy"
-    if all(movement.runs for movement in seen):
+    if all(movement.runs for movement in looks):
         return "busy"
     if last.wakes != first.wakes:
         return "polling"
@@ -123,7 +123,7 @@ class Unit:
     """A process of the run: pytest itself or one of its workers."""
 
     def __init__(
-        self, name: str, identity: tuple[int, int], seen: int, now_ns: int
+        self, name: str, identity: tuple[int, int], page_hash: int, now_ns: int
     ) -> None:
         self.name = name
         """The name of its folder in the record; empty for pytest itself."""
@@ -132,11 +132,11 @@ class Unit:
         self.thread_id = 0
         """Of the thread that runs the tests; 0 after the session, which waits for all
         of them."""
-        self.begin(seen, now_ns)
+        self.begin(page_hash, now_ns)
 
-    def begin(self, seen: int, now_ns: int) -> None:
+    def begin(self, page_hash: int, now_ns: int) -> None:
         """Begin to wait for the next progress."""
-        self.seen = seen
+        self.page_hash = page_hash
         self.began_ns = self.since_ns = now_ns
         """When it made progress; `since_ns` leaves out what does not count of the time
         since."""
@@ -218,7 +218,7 @@ class Standstill:
         """When a stall seems to have ended, which is not yet certain."""
 
     def look(self, now_ns: int) -> bool:
-        """Look once; tell whether there is something new to say of a stall, or one has ended."""
+        """Look once; tell whether a stall has news or has ended."""
         main = self.units[0]
         if not self.pass_time(now_ns):
             return False
@@ -229,7 +229,7 @@ class Standstill:
         is_due = False
         for unit in self.units:
             if unit is main and is_waiting:
-                unit.begin(unit.seen, now_ns)
+                unit.begin(unit.page_hash, now_ns)
             elif self._is_due(unit, now_ns):
                 is_due = True
         stalled = {(unit.name, unit.began_ns) for unit in self.units if unit.told}
@@ -254,7 +254,7 @@ class Standstill:
         return is_on
 
     def _has_ended(self, stalled: set[tuple[str, int]], now_ns: int) -> bool:
-        """Tell whether a stall has ended for good: after Ctrl+C pytest goes on for a moment."""
+        """Tell whether a stall is over: after Ctrl+C pytest goes on for a moment."""
         self._stalled |= stalled
         if self._stalled == stalled:
             self.ended_ns = None
@@ -267,13 +267,13 @@ class Standstill:
         self.ended_ns = None
         return True
 
-    def at_limit(self, now_ns: int) -> list[Unit]:
+    def list_stalled(self, now_ns: int) -> list[Unit]:
         """Return what has made no progress for the whole time."""
         settled = [unit for unit in self.units if unit.settled]
         return [unit for unit in settled if now_ns - unit.since_ns >= self._limit_ns]
 
     def _read_main(self) -> bytes:
-        """Return what changes when the run makes progress: its numbers and the tests' states."""
+        """Return what changes with progress: the run's numbers and tests' states."""
         try:
             page = os.pread(self._state, PAGE, 0)
             if len(page) == PAGE:
@@ -286,7 +286,7 @@ class Standstill:
 
     def _look_at_workers(self, now_ns: int) -> bool:
         """Look at the workers; tell whether one of them is at work."""
-        known = {unit.name: unit for unit in self.units[1:]}
+        earlier = {unit.name: unit for unit in self.units[1:]}
         units = []
         try:
             names = os.listdir(self._folder)
@@ -300,19 +300,19 @@ class Standstill:
             started, process_id = layout.PROCESS.unpack_from(page, layout.PROCESS_AT)
             if start_of(process_id) != started:
                 continue
-            unit = known.get(name)
+            unit = earlier.get(name)
             if unit is None:
                 unit = Unit(name, (process_id, started), hash(page), now_ns)
             self._see(unit, page, now_ns)
             if page[DEBUGGER_AT]:
-                unit.begin(unit.seen, now_ns)
+                unit.begin(unit.page_hash, now_ns)
             units.append(unit)
         self.units[1:] = units
         return bool(units)
 
     def _see(self, unit: Unit, page: bytes, now_ns: int) -> None:
         """Note whether a process has made progress, and what it does if not."""
-        if hash(page) != unit.seen:
+        if hash(page) != unit.page_hash:
             unit.begin(hash(page), now_ns)
             return
         if now_ns - unit.since_ns < self._limit_ns // 4:
@@ -380,7 +380,7 @@ def movement_of(process_id: int, thread_id: int, now_ns: int) -> Movement:
         movement.add_thread(thread)
     for thread in threads[:MAX_THREADS]:
         if thread not in own:
-            movement.others[thread], _ = _switches_of(thread)
+            movement.others[thread], _ = _count_switches(thread)
     # Of children that have ended and were waited for.
     movement.child_ticks = _sum_of(fields_of(process_id)[13:15])
     for child in _descendants_of(process_id):
@@ -401,8 +401,8 @@ def _sum_of(fields: list[bytes]) -> int:
     return sum(map(int, fields))
 
 
-def _switches_of(process: int | str) -> tuple[int, int]:
-    """Return how often a thread has given up its core: to wait, and because it had to."""
+def _count_switches(process: int | str) -> tuple[int, int]:
+    """Return how often a thread gave up its core: to wait, and because it had to."""
     status = read(f"/proc/{process}/status", PAGE)
     _, _, rest = status.partition(b"\nvoluntary_ctxt_switches:")
     words = rest.split()
@@ -412,7 +412,7 @@ def _switches_of(process: int | str) -> tuple[int, int]:
     return int(waits), int(preemptions)
 
 
-def _written_by(process: int | str) -> int:
+def _count_written(process: int | str) -> int:
     """Return how many bytes a thread or a process has written."""
     content = read(f"/proc/{process}/io", PAGE)
     _, _, rest = content.partition(b"wchar:")

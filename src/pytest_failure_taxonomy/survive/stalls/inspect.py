@@ -1,4 +1,4 @@
-"""Look closely at what makes no progress, and say so: in the record, the report, on the terminal.
+"""Look closely at a stall, and say so in the record, the report, the terminal.
 
 `detect` has found it. The work is done in a process of its own, which ends afterwards,
 so that the watcher stays small. Whatever can't be read or written is left out: the
@@ -30,7 +30,7 @@ from pytest_failure_taxonomy.survive.complete import (
 )
 from pytest_failure_taxonomy.survive.facts import limits_of_test, stalled_activities
 from pytest_failure_taxonomy.survive.folder import record_folder, worker_of
-from pytest_failure_taxonomy.survive.lock import ReportLock, held_record
+from pytest_failure_taxonomy.survive.lock import ReportLock, hold_record
 from pytest_failure_taxonomy.survive.reader import (
     parse_record,
     parse_worker,
@@ -96,7 +96,7 @@ def _key(stall: SeenStall) -> tuple[object, ...]:
     return stall.what, stall.worker, stall.nodeid, stall.phase
 
 
-def _as_ended(stall: SeenStall) -> SeenStall:
+def _mark_ended(stall: SeenStall) -> SeenStall:
     return replace(stall, stall=replace(stall.stall, is_ended=True))
 
 
@@ -152,47 +152,47 @@ class StallInspection:
             keeps: what was observed before stays so: it may not have ended, but have
                 been interrupted.
         """
-        seen = []
+        seen_stalls = []
         for unit in units:
             subject = self._subject_of(unit)
             stall = None
             if subject is not None:
                 stall = self._stall(unit, subject)
             if stall is not None:
-                seen.append(stall)
+                seen_stalls.append(stall)
         if not self._is_alive():  # what was seen last is what it died of
             raise ProcessLookupError(self._main)
-        stalls = seen
-        if keeps or self._run.named("interruption"):
+        stalls = seen_stalls
+        if keeps or self._run.list_facts("interruption"):
             before = self._before.stalls
-            known = set(map(_key, before))
+            recorded = set(map(_key, before))
             stalls = [*before]
-            stalls += [stall for stall in seen if _key(stall) not in known]
+            stalls += [stall for stall in seen_stalls if _key(stall) not in recorded]
         self._keep(stalls)
         stalls = [self._tell(stall) for stall in stalls]
         self._keep(stalls, writes_report=False)
         if self._settings.get("ends") == "1":
-            self._end(stalls, seen, units)
+            self._end(stalls, seen_stalls, units)
 
     def _keep(self, stalls: Sequence[SeenStall], *, writes_report: bool = True) -> None:
-        """Write what is observed into the record, and the report of the running run anew."""
+        """Write an observation into the record, and the running report anew."""
         reasons = dict.fromkeys(self._notes)
         notes = [f"no stack of the stalled process: {reason}" for reason in reasons]
-        seen = replace(
+        observation = replace(
             self._before,
             stalls=tuple(stalls),
             notes=tuple(notes[:MAX_NOTES]),
         )
-        encoded = observed.encode_observed(seen)
+        encoded = observed.encode_observed(observation)
         os.ftruncate(self._observations, 0)
         os.pwrite(self._observations, encoded, 0)
         if self._run.exit_code is not None:
-            self._add_to_report(seen)
+            self._add_to_report(observation)
             return
         with (
             suppress(OSError, ReportError),
             open_folder(self._folder) as folder,
-            held_record(folder, LOCK_SECONDS) as is_held,
+            hold_record(folder, LOCK_SECONDS) as is_held,
         ):
             page = folder.read(layout.STATE, layout.PAGE)
             if not is_held or not self._is_alive() or layout.has_ended(page):
@@ -200,15 +200,15 @@ class StallInspection:
             observed.write_observed(folder, encoded)
             report = self._own_report() if writes_report else None
             if report is not None and report.completeness == "running":
-                write_running(self._report, self._run, folder, seen)
+                write_running(self._report, self._run, folder, observation)
 
-    def _add_to_report(self, seen: Observed) -> None:
+    def _add_to_report(self, observation: Observed) -> None:
         """Add what keeps the interpreter from ending to the report of the session.
 
         The record is gone by now, and a later run may be about to write to the same
         path.
         """
-        at_end = stalled_activities(seen, None, is_over=True)
+        at_end = stalled_activities(observation, None, is_over=True)
         if all(activity.stall.state == "busy" for activity in at_end):
             return
         lock = ReportLock(self._report)
@@ -220,7 +220,7 @@ class StallInspection:
         lock.release()
 
     def _own_report(self) -> FailureReport | None:
-        """Return the report of this run as it is now, unless something else is in its place."""
+        """Return this run's report as it is now, unless it was replaced."""
         report = read_report(self._report)
         if report is None or report.run.id != self._run.header.run_id:
             return None
@@ -248,12 +248,12 @@ class StallInspection:
         print_on_terminal(self._main, self._state, shown)
 
     def _end(
-        self, stalls: list[SeenStall], found: list[SeenStall], units: Sequence[Unit]
+        self, stalls: list[SeenStall], stalled: list[SeenStall], units: Sequence[Unit]
     ) -> None:
         """End what was found to be stalled: a worker by itself, or else the run."""
         by_worker = {_worker_of(unit): unit for unit in units}
         keys = set()
-        for stall in found:
+        for stall in stalled:
             if self._is_to_end(stall, by_worker[stall.worker]):
                 keys.add(_key(stall))
         if not keys:
@@ -262,7 +262,7 @@ class StallInspection:
         mine: list[SeenStall] = []
         for stall in stalls:
             (mine if _key(stall) in keys else others).append(stall)
-        self._keep([*others, *map(_as_ended, mine)])
+        self._keep([*others, *map(_mark_ended, mine)])
         of_run = []
         for stall in mine:
             words = observed.words_of_subject(stall)
@@ -294,7 +294,7 @@ class StallInspection:
             return False
         if state != "polling":
             return True
-        before = self._seen_before(stall)
+        before = self._find_earlier(stall)
         if before is None or before.stall.where != stall.stall.where:
             return False
         return stall.stall.seconds >= POLLING_LIMITS * self._limit_seconds
@@ -327,7 +327,7 @@ class StallInspection:
         return bool(identities)
 
     def _end_run(self, *, is_frozen: bool) -> None:
-        """End pytest: by its own signal where it can react to that, or else by SIGKILL."""
+        """End pytest: by its own signal if it can react, or else by SIGKILL."""
         identity = self._main, self._started
         number = self._state[layout.END_SIGNAL_AT]
         was_ended = any(
@@ -358,7 +358,7 @@ class StallInspection:
             where=None,
             stack=None,
         )
-        seen = SeenStall(
+        subject = SeenStall(
             what="session",
             stall=nothing,
             began_ns=unit.began_ns,
@@ -377,23 +377,23 @@ class StallInspection:
             name = None if activity is None else activity.name
             # Unless pytest is the program, other code may follow it in its process.
             is_program = self._settings.get("program") == "1"
-            return replace(seen, what="shutdown", name=name) if is_program else None
+            return replace(subject, what="shutdown", name=name) if is_program else None
         elif any(self._workers()) and (activity is None or activity.what != "session"):
-            return replace(seen, what="controller")
+            return replace(subject, what="controller")
         if test is not None:
             return replace(
-                seen,
+                subject,
                 what="test",
                 nodeid=test.nodeid,
                 phase=test.phase,
             )
         if activity is not None:
-            return replace(seen, what=activity.what, name=activity.name)
+            return replace(subject, what=activity.what, name=activity.name)
         is_collecting = len(run.not_run) == len(run.nodeids)
-        return replace(seen, what="collection") if is_collecting else seen
+        return replace(subject, what="collection") if is_collecting else subject
 
     def _page_of(self, worker: str = "") -> bytes:
-        """Return the numbers of a worker's record, by the name of its folder, or of pytest's.
+        """Return the numbers of a worker's record, by its folder, or of pytest's.
 
         They are all 0 if they can't be read.
         """
@@ -411,9 +411,9 @@ class StallInspection:
         process_id = unit.identity[0]
         if waits_for_input(process_id):
             return None
-        before = self._seen_before(subject)
-        seen = state_of([*unit.movements, unit.look(time.monotonic_ns())])
-        state = cast("StallState", seen)
+        before = self._find_earlier(subject)
+        movement = state_of([*unit.movements, unit.look(time.monotonic_ns())])
+        state = cast("StallState", movement)
         if fields_of(process_id)[:1] == [b"T"]:
             state = "frozen"
         # One that is at work, or stopped, must not be asked for its stacks.
@@ -425,18 +425,20 @@ class StallInspection:
             state = "frozen"
         if state in ("blocked", "frozen") and unit.look(time.monotonic_ns()).runs:
             state = "busy"
-        is_settled = seen == unit.settled and (state == "busy") == (seen == "busy")
+        is_settled = movement == unit.settled and (state == "busy") == (
+            movement == "busy"
+        )
         if not is_settled and before is not None and before.stall.state != "busy":
             return before  # it works for a moment only, maybe as it is about to end
         if before is not None and stacks is None and state == before.stall.state:
             subject = replace(subject, stall=before.stall, place=before.place)
         else:
-            subject = self._with_place(subject, stacks)
+            subject = self._add_place(subject, stacks)
         children: tuple[str, ...] = ()
         with suppress(Exception):  # the state alone is told, then
             children = commands_of_children(process_id, self._secrets.redact_arguments)
         is_test = subject.what == "test" and state == "blocked"
-        left = self._left_threads(unit) if is_test else ""
+        left = self._name_left_threads(unit) if is_test else ""
         stall = replace(
             subject.stall,
             state=state,
@@ -445,11 +447,11 @@ class StallInspection:
             children=children,
             others_move=unit.others_move,
         )
-        told = before.told if before else 0
-        return replace(subject, stall=stall, told=told)
+        times_told = before.told if before else 0
+        return replace(subject, stall=stall, told=times_told)
 
-    def _left_threads(self, unit: Unit) -> str:
-        """Name the threads that earlier tests have left, if this one waits for a lock."""
+    def _name_left_threads(self, unit: Unit) -> str:
+        """Name the threads of earlier tests if this process waits for a lock."""
         process_id = unit.identity[0]
         if not _waits_for_lock(process_id):
             return ""
@@ -475,7 +477,7 @@ class StallInspection:
             is_held = _has_owner(self._stacks_of(unit, asks=False))
         return bool(is_held)
 
-    def _with_place(self, subject: SeenStall, stacks: Stacks | None) -> SeenStall:
+    def _add_place(self, subject: SeenStall, stacks: Stacks | None) -> SeenStall:
         """Add where something is stalled, without secrets."""
         rootdir = self._rootdir
         where = place = stack = location = None
@@ -488,7 +490,7 @@ class StallInspection:
             place = where
             # The thread that keeps the interpreter from ending, and what it was last
             # seen at.
-            for thread in self._run.named("thread"):
+            for thread in self._run.list_facts("thread"):
                 if fields_of(f"{self._main}/task/{thread.native_id}"):
                     where = place = f"waits for {thread.words}"
                     break
@@ -501,7 +503,7 @@ class StallInspection:
         )
         return replace(subject, stall=stall, place=place and redact(place))
 
-    def _seen_before(self, subject: SeenStall) -> SeenStall | None:
+    def _find_earlier(self, subject: SeenStall) -> SeenStall | None:
         identity = subject.what, subject.worker, subject.began_ns
         for stall in self._before.stalls:
             if (stall.what, stall.worker, stall.began_ns) == identity:
@@ -519,7 +521,7 @@ class StallInspection:
                 number = page[layout.TASKS_SIGNAL_AT]
                 tasks = stack_reading.read_tasks(process_id, dump, number)
                 if tasks is not None:
-                    stacks = stacks.with_tasks(tasks, self._rootdir)
+                    stacks = stacks.add_tasks(tasks, self._rootdir)
             return stacks
         except stack_reading.NoStacksError as error:
             self._notes.append(safe_text(str(error)))
@@ -656,7 +658,7 @@ def _open_for_writing(process_id: int, number: int, identity: tuple[int, int]) -
 
 
 def _appends(process_id: int, number: int) -> bool:
-    """Tell whether a process writes to the end of a file, whatever was written to it."""
+    """Tell whether a process appends to a file, whatever was written to it."""
     with open(f"/proc/{process_id}/fdinfo/{number}", encoding="ascii") as file:
         _, _, rest = file.read().partition("flags:")
     return int(rest.split()[0], 8) & os.O_APPEND != 0

@@ -1,4 +1,4 @@
-"""The stacks of a process as values: parsed from what faulthandler or py-spy writes, and worded.
+"""The stacks of a process, parsed from the output of faulthandler or py-spy.
 
 What is parsed may come from anywhere, because a test may have written to the file, and
 a program called py-spy may be any. So sizes are capped, and what is no stack is passed
@@ -186,8 +186,8 @@ class Stacks:
         last = self.main.frames[:_FRAMES_OF_LOOP]
         return any(frame.path.endswith(LOOP_FILES) for frame in last)
 
-    def with_tasks(self, tasks: Stacks, rootdir: Path) -> Stacks:
-        """Return them with the frames of the task that is the test's on top of its thread.
+    def add_tasks(self, tasks: Stacks, rootdir: Path) -> Stacks:
+        """Put the frames of the test's task on top of its thread.
 
         Args:
             tasks: where the tasks wait, each as a thread.
@@ -209,7 +209,7 @@ class Stacks:
         return next((thread for thread in self.threads if thread.is_current), None)
 
     def own_call(self, rootdir: Path) -> str | None:
-        """Return the innermost line of the user's own code in that thread, with the function.
+        """Return the innermost line of the user's code there, with the function.
 
         As in `tests/conftest.py:217 in wait_for_log`.
         """
@@ -222,7 +222,7 @@ class Stacks:
         return f"{place.path}:{place.line} in {frame.short_name}"
 
     def where(self, rootdir: Path) -> str | None:
-        """Return where the thread that runs the tests is: `acquire (tests/test_x.py:6)`.
+        """Return where the test thread is: `acquire (tests/test_x.py:6)`.
 
         The function is the one that the innermost line of the user's own code calls.
         That may be one in C, which has no frame; its name is read from the line then.
@@ -247,7 +247,7 @@ class Stacks:
         return f"{called} ({place.path}{line})"
 
     def text(self, max_characters: int) -> str:
-        """Return the stacks to be read by people, that of the thread that runs the tests first.
+        """Return the stacks for people, that of the test thread first.
 
         What is beyond the characters is left out, and a last line says so.
         """
@@ -295,7 +295,7 @@ def _call_at(frame: StackFrame) -> str | None:
 
 
 def _calls_on_line(tree: ast.AST, line: int) -> Iterator[str | None]:
-    """Yield what is called on a line, but for calls in functions that are only made there."""
+    """Yield what a line calls, but not in functions that are only made there."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -372,7 +372,7 @@ def _parse_frame(path: str | None, number: str, function: str) -> StackFrame:
     line = None
     if number.isdecimal():
         line = int(number)
-    return _frame(_unescaped(function), _unescaped(path or "???"), line)
+    return _frame(_unescape(function), _unescape(path or "???"), line)
 
 
 def _read_header(
@@ -440,8 +440,8 @@ def _needs_dump(
     return last.is_closed or not is_after_empty or is_known
 
 
-def _unescaped(text: str) -> str:
-    r"""Return a text with the characters for which faulthandler writes `\xe9`, `\u20ac` and so on.
+def _unescape(text: str) -> str:
+    r"""Return a text without escapes of faulthandler's, such as `\xe9` and `\u20ac`.
 
     On Windows a backslash may separate folders, and nothing can be told.
     """
@@ -478,7 +478,7 @@ def _clean(text: str, most: int) -> str:
 
 
 def parse_py_spy(text: str) -> Stacks | None:
-    """Return the stacks that `py-spy dump --json` has printed, or `None` if the output has none."""
+    """Return the stacks in the output of `py-spy dump --json`, or `None`."""
     if len(text) > MAX_STACKS_CHARACTERS:
         return None
     try:
@@ -529,7 +529,7 @@ def current_frames_stacks(*, without: Collection[int | None] = ()) -> Stacks | N
     # Past the properties: a class of the user's may have others.
     fields = [vars(thread) for thread in threading.enumerate()]
     names = {thread["_ident"]: thread["_name"] for thread in fields}
-    current = sys._current_frames()  # noqa: SLF001 - there is no other way to see other threads
+    current = sys._current_frames()  # noqa: SLF001 - the only way to other threads
     threads = []
     for number, innermost in islice(current.items(), _MAX_THREADS):
         if number in without:
@@ -641,7 +641,8 @@ def _ask_py_spy(process_id: int, seconds: float) -> Stacks:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        start_new_session=True,  # a process group of its own, which is killed at the end
+        # A process group of its own, which is killed at the end.
+        start_new_session=True,
     )
     assert child.stdout is not None  # noqa: S101 - both are pipes
     assert child.stderr is not None  # noqa: S101 - likewise
@@ -783,7 +784,7 @@ def is_gil_held(process_id: int) -> bool | None:
             return None
         file, offset = place
         base = _base_of(file, _mappings(process_id))
-        seen = set()
+        readings = set()
         with open(f"/proc/{process_id}/mem", "rb", buffering=0) as memory:
             for look in range(_LOOKS_AT_LOCK):
                 time.sleep(_LOOK_AT_LOCK_SECONDS if look else 0)
@@ -791,15 +792,15 @@ def is_gil_held(process_id: int) -> bool | None:
                 interval, holder, is_held = _LOCK.unpack(content)
                 if is_held not in (0, 1) or not 0 < interval < 1 << 40:
                     return None
-                seen.add((holder, is_held))
+                readings.add((holder, is_held))
     except (OSError, ValueError, OverflowError, struct.error):
         return None
-    return len(seen) == 1 and seen.pop()[1] == 1
+    return len(readings) == 1 and readings.pop()[1] == 1
 
 
 @lru_cache(maxsize=1)
 def _place_of_lock() -> tuple[_File, int] | None:
-    """Return the file with the interpreter's code, and the place of the lock relative to it."""
+    """Return the interpreter's file, and the place of the lock relative to it."""
     if not sys.platform.startswith("linux") or sys.implementation.name != "cpython":
         return None
     if sys.maxsize < 1 << 32:  # other sizes, below and in the call of the C library
