@@ -263,6 +263,22 @@ def test_an_exit_code_that_is_none(tmp_path: Path, codes: str) -> None:
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize(
+    ("codes", "words"),
+    [
+        ("environment=75,environment=76", "'environment' is given twice; give one"),
+        ("environment=75,", "'environment=75,' has a comma too many; give OWNER=N"),
+    ],
+    ids=["twice", "comma"],
+)
+def test_exit_codes_that_are_wrong_together(
+    tmp_path: Path, codes: str, words: str
+) -> None:
+    """The words say what is wrong with them."""
+    run = supervise(tmp_path, *the_pytest(), options=["--exit-code", codes])
+    assert one_line(run).startswith(f"failure-taxonomy: run --exit-code: {words}")
+
+
 def test_a_worker_that_dies_under_it(tmp_path: Path) -> None:
     """Workers are the controller's; the supervisor adds nothing to what it says."""
     write(tmp_path, "os._exit(3)")

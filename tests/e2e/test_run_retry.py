@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -217,7 +218,13 @@ def test_a_service_that_never_comes(tmp_path: Path, service: LateService) -> Non
     run = retry(service, tmp_path, NEEDS_SERVICE, options=options)
     assert run.status == 1
     place = f"127.0.0.1:{service.port}"
-    assert f"not retried: {place} still does not answer after " in run.stderr
+    words = f"not retried: {place} still does not answer after "
+    assert words in run.stderr
+    (note,) = run.report()["notes"]
+    assert note.startswith(words)
+    convert = ("convert", REPORT, "--to")
+    for command in (["show"], [*convert, "markdown"], [*convert, "html"]):
+        assert words in run_child(tmp_path, [*CLI, *command]).stdout, command
     assert runs(tmp_path) == {"passes": 1, "first": 1, "second": 1}
     assert run.report()["merged"] is None
 
@@ -245,7 +252,8 @@ def test_an_assertion_never_runs_again(tmp_path: Path, service: LateService) -> 
     found = counts(report)
     assert (found["passed"], found["failed"], found["flaky"]) == (3, 2, 2)
     assert (
-        "test_it.py::test_other failed on retry 1 by another cause than: " in run.stdout
+        "test_it.py::test_other failed on retry 1 for another reason than: "
+        in run.stdout
     )
 
 
@@ -257,7 +265,7 @@ def test_a_test_that_also_fails_by_itself(tmp_path: Path, service: LateService) 
     )
     run = retry(service, tmp_path, suite)
     assert run.status == 1
-    assert "nothing is retried: the environment owes no cause" in run.stderr
+    assert "nothing was retried: no cause is the environment's" in run.stderr
     assert runs(tmp_path) == {"it": 1}
 
 
@@ -319,6 +327,59 @@ def test_a_retry_that_dies(tmp_path: Path, service: LateService) -> None:
     assert counts(report)["collected"] == 4
 
 
+STOPPED: Final = """
+def test_passes(): connect()
+def test_slow():
+    connect()
+    {}
+    time.sleep(60)
+def test_after(): connect()
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--timeout", "10")], ids=["signal", "limit"])
+def test_a_retry_that_is_stopped(
+    tmp_path: Path, service: LateService, options: tuple[str, ...]
+) -> None:
+    """What was running has not failed in it: the failure of the first run stays."""
+    service.begin()
+    end = "" if options else "os.kill(os.getppid(), signal.SIGINT)"
+    suite = "import time\n" + STOPPED.format(end)
+    run = retry(service, tmp_path, suite, options=options)
+    assert run.status != 0
+    report = run.report(completeness="reconstructed" if options else "full")
+    assert outcomes(report) == {
+        "test_passes": "rescued",
+        "test_slow": "not_settled",
+        "test_after": "not_settled",
+    }
+    assert "test_slow was running when retry 1 ended, after: nothing" in run.stdout
+    assert "for another reason" not in run.stdout
+    assert report["verdict"]["message"].startswith("2 of 3 tests failed, then the run ")
+    names = [failure["nodeid"].rpartition("::")[2] for failure in report["failures"]]
+    assert names == ["test_slow", "test_after"]
+
+
+def test_a_death_beside_a_failure(tmp_path: Path, service: LateService) -> None:
+    """Each test is told by what became of it, and the death by what it has stopped."""
+    service.begin()
+    suite = (
+        "import pathlib\n"
+        "def test_fails():\n    if ran('fails') == 2: pathlib.Path('no').read_text()\n"
+        "    connect()\n"
+        "def test_ends():\n    connect()\n    os._exit(0)\n"
+    )
+    run = retry(service, tmp_path, suite)
+    assert run.status == 1
+    words = "test_ends was running when retry 1 ended, after: nothing listens"
+    assert words in run.stdout
+    assert "test_fails failed on retry 1 for another reason than: " in run.stdout
+    report = run.report(completeness="reconstructed")
+    assert outcomes(report)["test_ends"] == "other_cause"
+    (finding,) = report["integrity"]
+    assert finding["nodeids"] == ["test_it.py::test_ends"]
+
+
 def test_files_of_the_first_run_stay(tmp_path: Path, service: LateService) -> None:
     """Files of pytest are not written by a retry; ours are of the whole."""
     service.begin()
@@ -340,6 +401,41 @@ def test_files_of_the_first_run_stay(tmp_path: Path, service: LateService) -> No
         *("test_it.py", "ran", REPORT),
         *("theirs.xml", "ours.xml", "ours.html"),
     }
+
+
+def test_rescued_tests_are_in_other_formats(
+    tmp_path: Path, service: LateService
+) -> None:
+    """They passed there, and their first attempt says why it failed."""
+    service.begin()
+    suite = NEEDS_SERVICE + (
+        "@pytest.fixture\ndef service(): connect()\ndef test_third(service): pass\n"
+        "def test_wrong(): assert 1 == 2\n"
+    )
+    retry(service, tmp_path, suite, "--junitxml=theirs.xml")
+    convert = [*CLI, "convert", REPORT, "--to"]
+    words = "passed on retry 1 after: nothing listens on 127.0.0.1:"
+    for more, tests in (((), 4), (("--augment", "theirs.xml"), 5)):
+        made = run_child(tmp_path, [*convert, "junit", *more])
+        (suite_element,) = ET.fromstring(made.stdout)  # noqa: S314 - ours
+        numbers = {name: suite_element.get(name) for name in ("tests", "failures")}
+        assert numbers == {"tests": str(tests), "failures": "1"}
+        assert suite_element.get("errors") == "0"
+        attempts = [
+            element
+            for case in suite_element
+            for element in case
+            if element.tag in ("flakyFailure", "flakyError")
+        ]
+        kinds = sorted([element.get("type") or "" for element in attempts])
+        assert kinds == ["test.failed", "test.failed", "test.setup_error"]
+        for element in attempts:
+            assert (element.get("message") or "").startswith(words)
+            assert (element.text or "").startswith("nothing listens on 127.0.0.1:")
+            assert "\nowner: environment" in (element.text or "")
+    made = run_child(tmp_path, [*convert, "ctrf"])
+    found = json.loads(made.stdout)["results"]["summary"]
+    assert (found["passed"], found["failed"], found["flaky"]) == (3, 1, 3)
 
 
 def test_agents_are_told(tmp_path: Path, service: LateService) -> None:
@@ -383,7 +479,7 @@ def test_a_command_that_is_no_pytest(tmp_path: Path) -> None:
     command = ["sh", "-c", "echo x >> ran; exit 7"]
     run = run_child(tmp_path, [*CLI, "run", "--retry=environment=1", "--", *command])
     assert run.status == 7
-    assert "nothing is retried: the command is no pytest" in run.stderr
+    assert "nothing was retried: the command is not pytest" in run.stderr
     assert (tmp_path / "ran").read_text("utf-8") == "x\n"
 
 
@@ -421,6 +517,7 @@ def test_a_signal_ends_the_waiting(
     assert told == f"failure-taxonomy: not retried: stopped by {number.name}\n"
     report = json.loads((tmp_path / REPORT).read_text("utf-8"))
     assert report["verdict"]["message"].startswith("2 of 3 tests failed")
+    assert report["notes"] == [f"not retried: stopped by {number.name}"]
     assert runs(tmp_path) == {"passes": 1, "first": 1, "second": 1}
 
 

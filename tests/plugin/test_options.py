@@ -396,8 +396,9 @@ def test_every_ini_value_takes_types_of_toml(
 ) -> None:
     """Each option of the tables takes what TOML has for it, and the text that it took before."""
     (folder / "pytest.ini").unlink()
-    options = (*OPTIONS.values(), *BENCH_OPTIONS.values())
-    for option in (each for each in options if not each.is_flag_alone):
+    options = {**OPTIONS, **BENCH_OPTIONS}
+    del options["base"]  # its commit would have to be there
+    for option in (each for each in options.values() if not each.is_flag_alone):
         for value in NATIVE[option.type] or [f'"{each}"' for each in option.choices]:
             write(folder, {"pytest.toml": f"[pytest]\n{option.dest} = {value}\n"})
             config = pytester.parseconfig(

@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.report.retries import (
     find_retried,
     is_cut,
 )
+from pytest_failure_taxonomy.report.summary import NOT_RETRIED
 from pytest_failure_taxonomy.survive.supervisor import (
     CommandEnd,
     StoppedError,
@@ -128,6 +129,7 @@ class Retries:
         self._until = until
         self._start = start
         self._save = save
+        self._notes: list[str] = []
 
     def run(
         self, end: CommandEnd, first: FailureReport
@@ -140,8 +142,8 @@ class Retries:
         """
         why_not = _explain_refusal(end, first)
         if why_not or not self._is_pytest:
-            why_not = why_not if self._is_pytest else "the command is no pytest"
-            tell(f"run --retry: nothing is retried: {why_not}")
+            why_not = why_not if self._is_pytest else "the command is not pytest"
+            tell(f"run --retry: nothing was retried: {why_not}")
             return end, first
         whole, report, last = RetriedRun(first), first, first
         status = end.returncode
@@ -150,23 +152,39 @@ class Retries:
                 with stop_by_signals():
                     retried = self._wait_for(find_retried(last), number)
             except StoppedError as error:
-                tell(f"not retried: stopped by {error}")
-                return replace(end, returncode=-error.number), report
+                self._note(f"stopped by {error}")
+                end = replace(end, returncode=-error.number)
+                return end, self._add_notes(report)
             if not retried:
                 break
             again, latest = self._run_again(retried)
             finds_none = latest is not None and latest.exit.code in _FINDS_NOTHING
             if latest is None or (finds_none and SESSION not in retried):
-                tell(f"retry {number} of {self._count}: pytest found none of the tests")
+                self._note("pytest found none of the tests")
                 break
             last, status = latest, again.returncode
-            whole.add(retried, last)
+            whole.add(retried, last, is_stopped=_is_stopped(again))
             report = whole.report()
             self._save(report)
             if _is_stopped(again):
-                return again, report
+                return again, self._add_notes(report)
+        report = self._add_notes(report)
         is_rescued = report.verdict is None and status == 0
         return replace(end, returncode=0) if is_rescued else end, report
+
+    def _note(self, words: str) -> None:
+        """Say why something was not retried, here and in the report."""
+        note = f"{NOT_RETRIED}{words}"
+        tell(note)
+        self._notes.append(note)
+
+    def _add_notes(self, report: FailureReport) -> FailureReport:
+        """Return a report that says what was not retried, and keep it."""
+        if not self._notes:
+            return report
+        noted = replace(report, notes=(*report.notes, *self._notes))
+        self._save(noted)
+        return noted
 
     def _run_again(
         self, retried: Mapping[str, Cause]
@@ -195,14 +213,14 @@ class Retries:
         self._wait_left -= waited
         after = f"after {seconds_words(waited)}"
         for service in missing:
-            tell(f"not retried: {service} still does not answer {after}")
+            self._note(f"{service} still does not answer {after}")
         ready = {
             nodeid: cause
             for nodeid, cause in retried.items()
             if services[cause.key] not in missing
         }
         if left is not None and waited >= left:
-            tell("not retried: the time limit is reached")
+            self._note("the time limit is reached")
             return {}
         if ready:
             back = ", ".join([str(name) for name in named if name not in missing])
@@ -254,7 +272,7 @@ def _explain_refusal(end: CommandEnd, report: FailureReport) -> str:
     if is_cut(report):
         return "the report has no room for all that failed or did not run"
     if not find_retried(report):
-        return "the environment owes no cause that a retry could change"
+        return "no cause is the environment's, so a retry can't change it"
     return ""
 
 

@@ -230,12 +230,19 @@ def _read_statuses(text: str | None) -> dict[str, int]:
         owner, _, status = part.strip().partition("=")
         is_number = status.isdecimal() and len(status) <= _MAX_DIGITS
         is_status = is_number and 1 <= int(status) <= _MAX_STATUS
-        if owner not in get_args(ChargedTo) or owner in statuses or not is_status:
+        if owner in statuses:
+            raise SettingsError(
+                f"run --exit-code: {owner!r} is given twice; give one status for it"
+            )
+        if owner not in get_args(ChargedTo) or not is_status:
             right = "give OWNER=N with N from 1 to 255, such as environment=75"
             owners = ", ".join(get_args(ChargedTo))
-            raise SettingsError(
-                f"run --exit-code: {part!r} is wrong; {right}; owners: {owners}"
+            wrong = (
+                f"{part!r} is wrong"
+                if part.strip()
+                else f"{text!r} has a comma too many"
             )
+            raise SettingsError(f"run --exit-code: {wrong}; {right}; owners: {owners}")
         statuses[owner] = int(status)
     return statuses
 

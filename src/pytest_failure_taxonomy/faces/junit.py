@@ -37,10 +37,14 @@ _NOT_IN_XML: Final = re.compile(
 _UNCOLLECTED: Final = "collection.error"
 _COLLECTION: Final = "collection failure"
 """pytest's own message for what could not be collected."""
+_FLAKY: Final = {"failure": "flakyFailure", "error": "flakyError"}
+"""Surefire's words for failures of a test that passed later."""
 _RUNNING: Final = (
     "pytest still runs, or it died and its report was not completed; "
     "complete it by: failure-taxonomy finalize"
 )
+_WRITES_XML: Final = (0, 1, 2, 5)
+"""Exit codes of a pytest that has written its XML."""
 _OF_A_TEST: Final = (
     "reason",
     "kind",
@@ -73,7 +77,7 @@ def augment(path: Path, report: FailureReport) -> str:
     """Return what `pytest --junitxml` wrote, with what a report knows besides.
 
     Args:
-        path: of the XML; if it is missing or empty, because pytest died, all of it is made.
+        path: of the XML; if pytest died and left none or an empty one, all of it is made.
         report: of the same run.
 
     Raises:
@@ -81,24 +85,14 @@ def augment(path: Path, report: FailureReport) -> str:
     """
     from pytest_failure_taxonomy.logs.junit import read_tree, suites_of
 
-    try:
-        path.stat()
-    except FileNotFoundError:
+    if _is_missing(path, report):
         return render(report)
-    except (OSError, ValueError):
-        pass  # reading it says why
     root = read_tree(path)
     if root is None:
         return render(report)
     suites = suites_of(root)
     cases = [case for suite in suites for case in suite.findall("testcase")]
-    failed = {_place_of(case) for case in cases if case.find("failure") is not None}
-    ours = {address(failure.nodeid) for failure in report.failures}
-    if failed and not failed & ours and not report.limits.failures_omitted:
-        raise ReportError(
-            f"{path}: it is of another run than the report: none of its failures is in the report; "
-            "give the two files of one run"
-        )
+    _refuse_other_run(path, cases, report)
     is_first_family = any("file" in case.attrib for case in cases)
     writer = _CaseWriter(report, XUNIT1 if is_first_family else XUNIT2)
     failures = {
@@ -106,10 +100,16 @@ def augment(path: Path, report: FailureReport) -> str:
         for test in summary.tests_of(report)
         if test.failures
     }
+    writer.rescue(cases)
     for case in cases:
         for failure in failures.get(_place_of(case), ()):
             writer.add_to(case, failure)
     if suites:
+        places = set(map(_place_of, cases))
+        is_retried = any(run.retry for run in summary.merged_runs_of(report))
+        for case in writer.write_tests() if is_retried else ():
+            if _place_of(case) not in places:
+                suites[0].append(case)
         _describe_run(suites[0], report)
         names = {case.get("name") for case in cases}
         suites[0].extend(writer.write_session(names))
@@ -120,6 +120,40 @@ def augment(path: Path, report: FailureReport) -> str:
         raise ReportError(
             f"{path}: its suites are nested too deep; give what `pytest --junitxml` wrote"
         ) from None
+
+
+def _is_missing(path: Path, report: FailureReport) -> bool:
+    """Tell whether a file is not there because pytest died before it wrote it.
+
+    Raises:
+        ReportError: it is not there, although pytest finished.
+    """
+    try:
+        path.stat()
+    except FileNotFoundError:
+        if report.completeness != "full" or report.exit.code not in _WRITES_XML:
+            return True
+        raise ReportError(
+            f"{path}: there is no such file, although pytest finished; "
+            "give what `pytest --junitxml` wrote"
+        ) from None
+    except (OSError, ValueError):
+        pass  # reading it says why
+    return False
+
+
+def _refuse_other_run(
+    path: Path, cases: Iterable[ET.Element], report: FailureReport
+) -> None:
+    """Raise `ReportError` if a file is of another run than a report."""
+    failed = {_place_of(case) for case in cases if case.find("failure") is not None}
+    nodeids = [failure.nodeid for failure in report.failures]
+    ours = set(map(address, [*nodeids, *summary.rescued_nodeids(report)]))
+    if failed and not failed & ours and not report.limits.failures_omitted:
+        raise ReportError(
+            f"{path}: it is of another run than the report: none of its failures is in the report; "
+            "give the two files of one run"
+        )
 
 
 def address(nodeid: str) -> tuple[str, str]:
@@ -195,7 +229,7 @@ class _CaseWriter:
         self._family = family
         self._causes = summary.causes_by_failure(report)
         retried = summary.retried_tests(report)
-        self._retried = {test.nodeid: words for test, words in retried}
+        self._retried = {test.nodeid: (test, words) for test, words in retried}
 
     def write_tests(self) -> Iterator[ET.Element]:
         """Yield the tests that the report names, each once."""
@@ -216,10 +250,9 @@ class _CaseWriter:
             elif test.nodeid in running:
                 self._add_in_flight(case, running[test.nodeid])
             elif "junit" in outcome:
-                says = dict(outcome["says"])
-                if test.nodeid in self._retried and test.outcome == "flaky":
-                    says["message"] = clean(self._retried[test.nodeid])
-                ET.SubElement(case, outcome["junit"], says)
+                element = ET.SubElement(case, outcome["junit"], outcome["says"])
+                if test.outcome == "flaky":
+                    self._explain_retry(element, test.nodeid)
 
     def write_session(self, names: Iterable[str | None] = ()) -> Iterator[ET.Element]:
         """Yield a case for each failure that is no test's.
@@ -266,6 +299,34 @@ class _CaseWriter:
                 element.text = "\n".join(lines)
                 self._add_properties(case, failure)
                 return
+
+    def rescue(self, cases: Iterable[ET.Element]) -> None:
+        """Turn failures that pytest wrote into earlier attempts of what passed since."""
+        rescued = summary.rescued_nodeids(self._report)
+        nodeids = {address(nodeid): nodeid for nodeid in rescued}
+        for case in cases:
+            nodeid = nodeids.get(_place_of(case))
+            if nodeid is None:
+                continue
+            for element in [*case.iter("failure"), *case.iter("error")]:
+                text = element.text or ""
+                element.tag = _FLAKY[element.tag]
+                self._explain_retry(element, nodeid)
+                element.text = f"{element.text}\n{text}"
+
+    def _explain_retry(self, element: ET.Element, nodeid: str) -> None:
+        """Say of an earlier attempt why it failed, if a retry came after it."""
+        if nodeid not in self._retried:
+            return
+        test, words = self._retried[nodeid]
+        element.set("type", test.kind or element.get("type") or "test.failed")
+        element.set("message", clean(words))
+        lines = [test.cause]
+        if test.fix:
+            lines.append(f"fix: {test.fix}")
+        if test.owner:
+            lines.append(f"owner: {test.owner}")
+        element.text = clean("\n".join(lines))
 
     def _make_case(
         self, nodeid: str, seconds: float, place: Location | None

@@ -21,6 +21,7 @@ from pytest_failure_taxonomy.report.model import (
 )
 from pytest_failure_taxonomy.report.summary import (
     NOT_BY_TESTS,
+    NOT_RETRIED,
     BenchSummary,
     CauseSummary,
     Failing,
@@ -135,7 +136,8 @@ def verdict_lines(
     summary = summarise(report, paths, None if is_long else MAX_LINES + 1)
     ending = [*_integrity_lines(report)]
     if report.verdict is not None:  # else the headline has them
-        ending += map(notice, retry_notes(report)[:MAX_QUIET])
+        notes = [note for note in report.notes if note.startswith(NOT_RETRIED)]
+        ending += map(notice, [*retry_notes(report), *notes][:MAX_QUIET])
     if problem is not None:
         ending.append(problem_line(problem))
     if report.verdict is None:

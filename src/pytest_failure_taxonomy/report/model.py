@@ -37,6 +37,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.judgement import (
     Cause,
+    CauseOwner,
     FailureReason,
     FailureType,
     Group,
@@ -304,6 +305,12 @@ class RetriedTest:
     """What was wrong, in one line."""
     outcome: Literal["rescued", "same_cause", "other_cause", "not_settled"]
     """Whether it passed, failed by that cause or by another one, or did neither."""
+    kind: KindName | None = None
+    """The kind of its failure, else of that cause; `None` in older reports."""
+    fix: str | None = None
+    """What fixes it; `None` where that is not known for sure."""
+    owner: CauseOwner | None = None
+    """Who has to fix it; `None` if that is not known."""
 
 
 @value

@@ -71,20 +71,33 @@ class RetriedRun:
         self._first = first
         self._runs: list[tuple[FailureReport, Retry | None]] = [(first, None)]
 
-    def add(self, retried: Mapping[str, Cause], report: FailureReport) -> None:
+    def add(
+        self,
+        retried: Mapping[str, Cause],
+        report: FailureReport,
+        *,
+        is_stopped: bool = False,
+    ) -> None:
         """Add a retry.
 
         Args:
             retried: what it was to run, with why.
             report: of the retry.
+            is_stopped: a person, a signal or the time limit has ended it.
         """
         passed = _find_passed(retried, report)
+        stopped = _list_unfinished(report) if is_stopped else []
+        failures = [failure for run, _ in self._runs for failure in run.failures]
+        kinds = {failure.nodeid: failure.kind for failure in failures}
         tests = [
             RetriedTest(
                 nodeid=nodeid,
                 key=cause.key,
                 cause=cause.what,
-                outcome=_judge_outcome(nodeid, cause, report, passed),
+                kind=kinds.get(nodeid, cause.kind),
+                fix=cause.fix,
+                owner=cause.owner,
+                outcome=_judge_outcome(nodeid, cause, report, passed, stopped),
             )
             for nodeid, cause in retried.items()
         ]
@@ -119,9 +132,23 @@ def _find_passed(retried: Collection[str], report: FailureReport) -> list[str]:
 
 
 def _judge_outcome(
-    nodeid: str, cause: Cause, report: FailureReport, passed: Collection[str]
+    nodeid: str,
+    cause: Cause,
+    report: FailureReport,
+    passed: Collection[str],
+    stopped: Collection[str],
 ) -> Literal["rescued", "same_cause", "other_cause", "not_settled"]:
-    """Say what became of a test, a file or the session in a retry."""
+    """Say what became of a test, a file or the session in a retry.
+
+    Args:
+        nodeid: of it.
+        cause: why it was run again.
+        report: of the retry.
+        passed: tests that passed in it.
+        stopped: tests that it did not come to the end of, since it was stopped.
+    """
+    if any(_is_of(name, nodeid) for name in stopped):
+        return "not_settled"
     causes = [
         other.key
         for other in report.causes
@@ -268,8 +295,9 @@ def _count_rescued(
     for ended in report.tests or ():
         is_flaky = ended.nodeid in rescued
         tests.append(replace(ended, outcome="flaky") if is_flaky else ended)
-    stopped = left.intersection(_list_unfinished(report))
-    skipped = len(left - stopped)
+    unfinished = _list_unfinished(report)
+    stopped = [name for name in left if any(_is_of(test, name) for test in unfinished)]
+    skipped = len(left) - len(stopped)
     counts = _count_left(report, stopped)
     not_run = [nodeid for nodeid in report.not_run.nodeids if nodeid not in stopped]
     flaky = len([name for name in rescued if "::" in name])

@@ -131,9 +131,12 @@ class SeenBefore(Protocol):
 _RETRIED: Final = {
     "rescued": "passed on retry {} after",
     "same_cause": "failed on retry {} by the same cause",
-    "other_cause": "failed on retry {} by another cause than",
+    "other_cause": "failed on retry {} for another reason than",
     "not_settled": "neither passed nor failed on retry {}, after",
+    "in_flight": "was running when retry {} ended, after",
 }
+NOT_RETRIED: Final = "not retried: "
+"""Begins a note of a report that says why a retry that was asked for did not come."""
 NOT_BY_TESTS: Final = "not by the tests: "
 """Begins the words about what made a result other than the tests."""
 
@@ -369,11 +372,23 @@ def retry_notes(report: FailureReport) -> list[str]:
 
 def retried_tests(report: FailureReport) -> Iterator[tuple[RetriedTest, str]]:
     """Yield each test that was run again, with what became of it in words."""
-    retries = [run.retry for run in merged_runs_of(report) if run.retry]
-    for retry in retries:
-        for test in retry.tests:
-            words = _RETRIED[test.outcome].format(retry.number)
-            yield test, f"{words}: {test.cause}"
+    running = {test.nodeid for test in report.in_flight}
+    for run in merged_runs_of(report):
+        if run.retry is None:
+            continue
+        ended = {nodeid for cause in run.causes for nodeid in cause.nodeids}
+        for test in run.retry.tests:
+            # A later retry may have been the one that ended in it.
+            is_in_flight = test.nodeid in running & ended
+            words = _RETRIED["in_flight" if is_in_flight else test.outcome]
+            yield test, f"{words.format(run.retry.number)}: {test.cause}"
+
+
+def rescued_nodeids(report: FailureReport) -> Iterator[str]:
+    """Yield what failed or did not run, and passed in a retry."""
+    for test, _ in retried_tests(report):
+        if test.outcome == "rescued":
+            yield test.nodeid
 
 
 def owner_of(
@@ -448,6 +463,9 @@ def tests_of(report: FailureReport) -> Iterator[KnownTest]:
             if outcome == "in_flight":
                 known = _describe_running(known, running[nodeid], report)
             yield known
+    for nodeid in rescued_nodeids(report):
+        if "::" in nodeid and nodeid not in seen:
+            yield KnownTest(nodeid, "flaky", ())
 
 
 def _describe_running(

@@ -40,10 +40,10 @@ def add_early_exit(report: FailureReport) -> FailureReport:
         return report
     failed = [failure.nodeid for failure in report.failures]
     running = [test.nodeid for test in report.in_flight]
-    nodeids = dict.fromkeys([*failed, *running, *report.not_run.nodeids])
+    stopped = dict.fromkeys([*running, *report.not_run.nodeids])
     finding = IntegrityFinding(
         kind="integrity.early_exit",
-        nodeids=tuple(nodeids),
+        nodeids=tuple(stopped or dict.fromkeys(failed)),
         where=_find_exit(Path(report.run.invocation.rootdir)),
         hook=None,
         detail="ended the process with status 0 before pytest had finished",

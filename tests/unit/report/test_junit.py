@@ -247,11 +247,20 @@ def test_where_pytest_wrote_none_all_of_it_is_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], xml: str | None
 ) -> None:
     """As when pytest died."""
-    assert (
-        augmented(tmp_path, xml, report_as_json(1, test_a="failed", test_b="passed"))
-        == 0
-    )
+    report = report_as_json(1, test_a="failed", test_b="passed")
+    report["completeness"] = "reconstructed"
+    assert augmented(tmp_path, xml, report) == 0
     assert suite_of(capsys.readouterr().out).tests == 2
+
+
+def test_a_file_that_pytest_must_have_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is missed if pytest finished: its name is wrong."""
+    assert augmented(tmp_path, None, report_as_json(1, test_a="failed")) == 2
+    message = capsys.readouterr().err
+    assert "p.xml: there is no such file, although pytest finished; give" in message
+    assert message.count("\n") == 1
 
 
 BOMB = '<!DOCTYPE x [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]><testsuites>&b;</testsuites>'
