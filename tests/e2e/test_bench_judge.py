@@ -122,3 +122,47 @@ def test_what_can_not_be_measured(tmp_path: Path, labels: str, why: str) -> None
     said = judge(tmp_path)
     assert said.status == 2
     assert why in said.stderr
+
+
+CRASHES: Final = """\
+def grade(case, output):
+    if case["id"] in {failing}:
+        raise RuntimeError("429")
+    passed = str(output) == case["id"][-1]
+    return {{"passed": passed, "score": float(passed), "breakdown": {{}}}}
+"""
+
+
+def test_a_rubric_that_crashes_says_nothing_of_an_output(tmp_path: Path) -> None:
+    """What has no verdict is in no rate; without any verdict nothing is measured."""
+    write_class(tmp_path)
+    rubric = tmp_path / "bench/echo/rubric.py"
+    rubric.write_text(CRASHES.format(failing=["case-001"]), "utf-8")
+    said = judge(tmp_path)
+    assert (said.status, said.stderr) == (0, "")
+    lines = said.stdout.splitlines()
+    assert lines[:2] == [
+        "bench echo: its rubric on 3 labelled outputs",
+        "  no verdict for 1 of 4: RuntimeError: 429",
+    ]
+    assert "  true positive rate: 1.000 (95 % between 0.025 and 1.000, n=1)" in lines
+    found = json.loads(judge(tmp_path, "--format", "json").stdout)
+    assert found["without_verdict"] == {"kind": "RuntimeError: 429"}
+    (tmp_path / ".bench/echo.judge.json").unlink()
+
+    rubric.write_text(CRASHES.format(failing=[f"case-00{n}" for n in range(4)]))
+    said = judge(tmp_path)
+    assert (said.status, said.stdout) == (2, "")
+    assert "no verdict for 4 of 4: RuntimeError: 429" in said.stderr
+    assert not (tmp_path / ".bench/echo.judge.json").exists()
+
+
+@pytest.mark.parametrize("body", ["import nothing_like_it", "while True: pass"])
+def test_a_rubric_without_a_verdict_says_why(tmp_path: Path, body: str) -> None:
+    """A module that is missing, or a limit."""
+    write_class(tmp_path, "rubric_wall_clock_seconds: 0.5\n")
+    rubric = tmp_path / "bench/echo/rubric.py"
+    rubric.write_text(f"def grade(case, output):\n    {body}\n", "utf-8")
+    said = judge(tmp_path)
+    assert said.status == 2
+    assert "no verdict for 4 of 4: " in said.stderr

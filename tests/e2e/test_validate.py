@@ -167,6 +167,41 @@ def test_the_oracle_is_run_on_demand(tmp_path: Path) -> None:
     assert validate(tmp_path, "bench").status == 0
 
 
+@pytest.mark.parametrize(
+    ("case", "note"),
+    [
+        (
+            {"id": "a", "question": "How many?", "kind": "x"},
+            "; note: no case has an input; say `fields: {input: question}`",
+        ),
+        ({"id": "a", "question": "How many?", "input": None}, ""),
+        ({"id": "a", "number": 5, "repo": "shop"}, ""),
+        ({"id": "a"}, ""),
+    ],
+)
+def test_cases_without_an_input_are_noted(
+    tmp_path: Path, case: dict[str, object], note: str
+) -> None:
+    """Where the input has another name, the system would be called with nothing."""
+    write_files(tmp_path, task_class_files([case]))
+    run = validate(tmp_path, "bench")
+    said = f"ok bench/echo (task class, 1 case{note})\n"
+    assert (run.status, run.stdout, run.stderr) == (0, said, "")
+
+
+def test_an_oracle_of_labels_alone_tests_nothing(tmp_path: Path) -> None:
+    """It is said, and so is an oracle that is not there."""
+    write_files(tmp_path, task_class_files(passing_cases(1)))
+    nothing = "ok bench/echo (task class, 1 case, nothing tested: {why})\n"
+    run = validate(tmp_path, "--oracle", "bench")
+    assert run.stdout == nothing.format(why="it has no oracle")
+    label = "{id: right, case: case-000, output: 0, label: pass}\n"
+    write_files(tmp_path, {"bench/echo/oracle/people.yaml": label})
+    run = validate(tmp_path, "--oracle", "bench")
+    why = "its 1 example has a label, but no `expect`"
+    assert (run.status, run.stdout) == (0, nothing.format(why=why))
+
+
 def test_an_oracle_shows_no_secret(tmp_path: Path) -> None:
     """What a rubric was given by a variable is taken out of what it says; it has to be given."""
     rubric = "import os\n\n\ndef grade(case, output):\n    raise ValueError(os.environ['JUDGE'])\n"

@@ -70,7 +70,7 @@ def check_amounts(where: str, cost_usd: object, usage: object) -> None:
 
 def _check_amount(where: str, name: str, amount: object, most: float) -> None:
     if isinstance(amount, bool) or not isinstance(amount, int | float):
-        raise TypeError(f"{where}: {name} is {amount!r}; give a number")
+        raise TypeError(f"{where}: {name} is {amount!r}; give an int or a float")
     if not amount >= 0:
         raise ValueError(f"{where}: {name} is {amount!r}; give a number of at least 0")
     if (
@@ -180,16 +180,16 @@ def read_output(count: OnSpend, value: object) -> Answer:
     answer = value if isinstance(value, Answer) else Answer(output=value)
     if answer.cost_usd or answer.usage:
         count(answer.cost_usd, dict(answer.usage or {}))
-    for where, given in (
-        ("", answer.output),
-        ("in the transcript: ", answer.transcript),
+    for name, where, given in (
+        ("output", "", answer.output),
+        ("transcript", "in the transcript: ", answer.transcript),
     ):
         problem = json_problem(given)
         if problem is not None:
             kind, _, why = problem.partition(": ")
-            raise raised_elsewhere(
-                {"type": kind, "message": where + why, "traceback": ""}
-            )
+            is_whole = why.startswith("$ ")
+            message = f"the {name} {why[2:]}" if is_whole else where + why
+            raise raised_elsewhere({"type": kind, "message": message, "traceback": ""})
     told = [answer.output, answer.transcript]
     output, transcript = told if is_plain(told) else json.loads(_encode(told))
     return Answer(output, transcript=transcript)
@@ -254,7 +254,13 @@ def _search(value: object, path: str, above: tuple[int, ...]) -> str | None:
         except ValueError:
             return f"ValueError: {path} is an integer of too many digits to be written"
         return None
-    return f"TypeError: {path} is of type {type(value).__name__}{_CANT}"
+    return f"TypeError: {path} is of type {_name_of(type(value))}{_CANT}"
+
+
+def _name_of(kind: type) -> str:
+    """Return the full name of a type: that of numpy's `bool` looks like Python's."""
+    module = kind.__module__
+    return kind.__name__ if module == "builtins" else f"{module}.{kind.__name__}"
 
 
 def _search_container(

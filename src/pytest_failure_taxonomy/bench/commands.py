@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 _DIGITS: Final = 8
 """Of a digest that is shown for people to compare."""
 _MAX_IDS: Final = 20
+_MAX_REASONS: Final = 3
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130
 _COLORS: Final = {"PASS": "green", "FAIL": "red", "INCOMPLETE": "yellow"}
@@ -809,6 +810,7 @@ def _percent(share: float) -> str:
 def judge(options: argparse.Namespace) -> int:
     """Grade the labelled outputs of a class, and print how far the rubric agrees with people."""
     from pytest_failure_taxonomy.bench.load.task_class import load_task_class
+    from pytest_failure_taxonomy.redaction.secrets import Secrets
 
     task_class = load_task_class(options.folder)
     labelled = [example for example in task_class.oracle if example.label is not None]
@@ -820,21 +822,38 @@ def judge(options: argparse.Namespace) -> int:
     if find_spec("scipy") is None:
         raise BenchError(f"bench judge: {NO_SCIPY.removeprefix('none: ')}")
     outcomes = oracle.grade_examples(task_class, labelled)
-    found = oracle.measure(
-        task_class, {name: each.score for name, each in outcomes.items()}
-    )
+    redact = Secrets().redact
+    scores = {name: outcome.score for name, outcome in outcomes.items()}
+    reasons = {name: oracle.why_no_verdict(score) for name, score in scores.items()}
+    problems = {name: redact(why) for name, why in reasons.items() if why}
+    words = _without_verdict(problems, len(scores))
+    if len(problems) == len(scores):
+        raise BenchError(f"{options.folder}: {words}; nothing was measured")
+    judged = {name: score for name, score in scores.items() if name not in problems}
+    found = oracle.measure(task_class, judged)
     kept = oracle.keep(found, options.storage)
     if options.format == "json":
-        output.answer_json({"agreement": found.model_dump(mode="json")})
+        agreement = found.model_dump(mode="json")
+        output.answer_json({"agreement": agreement, "without_verdict": problems})
     else:
-        answer_lines(map(_line, _agreement_lines(found)))
+        answer_lines(map(_line, _agreement_lines(found, words)))
         answer(f"  kept as {kept}\n")
     return 0
 
 
-def _agreement_lines(found: RubricAgreement) -> Iterator[str]:
+def _without_verdict(problems: Mapping[str, str], count: int) -> str:
+    """Return how many outputs a rubric could not judge, and why; '' for none."""
+    if not problems:
+        return ""
+    reasons = listed([*dict.fromkeys(problems.values())], _MAX_REASONS)
+    return f"no verdict for {len(problems)} of {count}: {reasons}"
+
+
+def _agreement_lines(found: RubricAgreement, problems: str) -> Iterator[str]:
     outputs = counted(found.agreement.n, "labelled output")
     yield f"bench {found.task_class}: its rubric on {outputs}"
+    if problems:
+        yield f"  {problems}"
     rates = {
         "agreement": found.agreement,
         "true positive rate": found.true_positive_rate,

@@ -25,7 +25,12 @@ from pydantic import (
 
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Spending
 from pytest_failure_taxonomy.documents.models import ClosedModel, Line
-from pytest_failure_taxonomy.documents.problems import WrongError, nearest, quoted
+from pytest_failure_taxonomy.documents.problems import (
+    WrongError,
+    nearest,
+    quoted,
+    shown,
+)
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.judgement import known_kinds
 
@@ -466,19 +471,25 @@ class BenchCase(ClosedModel):
         Raises:
             StageFailedError: The failure is charged to the environment. With
                 `lost_if: environment`, the case then has no score.
-            ReportError: There is no such report.
+            ReportError: There is no such report, or it can't be read.
         """
         from pytest_failure_taxonomy.bench.user_code import StageFailedError
+        from pytest_failure_taxonomy.errors import ReportError
         from pytest_failure_taxonomy.report.load import load_report
 
-        found = load_report(Path(self._workspace or "", report))
+        path = Path(self._workspace or "", report)
+        if not path.exists():
+            what = f"`failure-taxonomy run` wrote no report {path}"
+            raise ReportError(f"{what}: could the agent be started?")
+        found = load_report(path)
         verdict = found.verdict
         if verdict is None:
             return []
         charge = verdict.charge_to or "ambiguous"
-        detail = f"{found.run.stage}: {verdict.message} (charged to: {charge})"
+        words = f"{found.run.stage}: {verdict.message}"
         if charge == "environment":
-            raise StageFailedError(f"{verdict.reason}: {detail}", verdict.kind)
+            raise StageFailedError(f"{verdict.reason}: {words}", verdict.kind)
+        detail = f"{words} (charged to: {charge})"
         return [{"code": str(verdict.reason), "detail": detail}]
 
     def spend(self, usd: float = 0.0, /, **usage: float) -> None:
@@ -669,9 +680,14 @@ class WorkspaceSettings(ClosedModel):
             return template, ""
         place = self.git if self.git_field is None else case.fields.get(self.git)
         commit = case.fields.get(self.commit)
-        for name, text in ((self.git, place), (self.commit, commit)):
+        for name, text, right in (
+            (self.git, place, "a path or URL, such as ../shop"),
+            (self.commit, commit, 'a commit as text, such as "4f2a9c1" or "main"'),
+        ):
             if not isinstance(text, str) or not text or text.startswith("-"):
-                raise WrongError(f"{quoted(name)} is no text that git takes; give one")
+                raise WrongError(
+                    f"{quoted(name)} is {shown(repr(text))}; write {right}"
+                )
         return str(place), str(commit)
 
 

@@ -70,6 +70,23 @@ def why_wrong(example: OracleExample, score: BenchScore) -> str:
 
 # Agreement with people.
 
+_NO_VERDICT: Final = frozenset(
+    {
+        models.RUBRIC_MALFORMED_OUTPUT,
+        models.RUBRIC_TIMEOUT,
+        models.RUBRIC_UNKNOWN_BREAKDOWN_KEY,
+    }
+)
+"""Codes of a rubric that failed itself, which says nothing about the output."""
+
+
+def why_no_verdict(score: BenchScore) -> str:
+    """Return why a rubric gave no verdict; empty if it gave one."""
+    failures = [mode for mode in score.failure_modes if mode.code in _NO_VERDICT]
+    words = next((mode.detail or mode.code for mode in failures), "")
+    return words.removeprefix("raised ")
+
+
 _MAX_BYTES: Final = 16 * 1024 * 1024
 _SUFFIX: Final = ".judge.json"
 
@@ -81,7 +98,7 @@ def measure(
 
     Args:
         task_class: The class.
-        scores: Those of its labelled examples, at least one, by id.
+        scores: Those of its labelled examples with a verdict, at least one, by id.
 
     Raises:
         ImportError: scipy is not installed.
@@ -89,7 +106,7 @@ def measure(
     labels = {
         example.example_id: example.label
         for example in task_class.oracle
-        if example.label
+        if example.label and example.example_id in scores
     }
     says = {name: "pass" if scores[name].passed else "fail" for name in labels}
     wrong = {name: label for name, label in labels.items() if says[name] != label}

@@ -841,7 +841,7 @@ def _agreement_words(found: models.RubricAgreement | None) -> str:
 
 
 def _missing_words(report: models.BenchRunReport) -> list[str]:
-    """Return how many cases have no score, or were lost to the provider."""
+    """Return how many cases have no score, or failed at the provider."""
     counts = report.counts
     words = []
     owed = report.lost_to_environment
@@ -857,7 +857,7 @@ def _missing_words(report: models.BenchRunReport) -> list[str]:
     if losses:
         cases = sum(loss.cases for loss in losses)
         kinds = ", ".join(loss.kind for loss in losses)
-        words.append(f"{cases} of {counts.scheduled} lost to the provider ({kinds})")
+        words.append(f"{cases} failed at the provider ({kinds})")
     return words
 
 

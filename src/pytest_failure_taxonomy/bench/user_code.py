@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import math
 import opcode
+import os
 import random
 import sys
 import traceback
@@ -204,7 +205,14 @@ class Traceback:
                 and begin.tb_frame.f_globals.get("__name__", "") in _OURS
             ):
                 begin = begin.tb_next
-            return cls(traceback.TracebackException(type(error), error, begin))
+            taken = traceback.TracebackException(type(error), error, begin)
+            if type(error).__module__.startswith(f"{_PACKAGE}."):
+                # It is for the user, who can't change our code.
+                while taken.stack and taken.stack[-1].filename.startswith(_FOLDER):
+                    taken.stack.pop()
+                if not taken.stack:
+                    return cls()
+            return cls(taken)
         return cls()
 
     def __bool__(self) -> bool:
@@ -221,6 +229,8 @@ class Traceback:
 
 
 _BENCH: Final = __name__.rpartition(".")[0]
+_PACKAGE: Final = __name__.partition(".")[0]
+_FOLDER: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 _OURS: Final = frozenset({f"{_BENCH}.run.calls", f"{_BENCH}.answers"})
 
 

@@ -108,6 +108,7 @@ def test_a_stage_gives_failure_modes_or_a_loss(
     output = "\n".join(run.stdout)
     assert "1 of 3 passed, 1 lost (environment: stage.setup_failed)" in output
     assert "no score: StageFailedError: SETUP_FAILED: setup: " in output
+    assert "(charged to: environment)" not in output
     assert run.exit_status == 1
     charges = {cause["charge_to"] for cause in run.report["causes"]}
     assert "environment" in charges
@@ -156,4 +157,8 @@ def test_a_missing_report_of_a_stage_is_told(runs: PytestRuns) -> None:
     cases = [{"id": "a", "input": 1, "stage": "agent_run", "code": "pass"}]
     runs.write({**stage_bench(cases), "agent.py": agent})
     run = runs.run("bench", plugins=PLUGINS)
-    assert "sut.exception: ReportError: nowhere.json: " in "\n".join(run.stdout)
+    output = "\n".join(run.stdout)
+    words = "`failure-taxonomy run` wrote no report nowhere.json: could the agent be"
+    assert f"sut.exception: ReportError: {words} started?" in output
+    assert "in solve" in output
+    assert "in stage" not in output

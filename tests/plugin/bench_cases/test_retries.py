@@ -98,7 +98,9 @@ def test_calls_over_the_limit_are_made_again_and_paid(
     (mode,) = dict(report["per_case"])["never"]["failure_modes"]
     assert mode["detail"].startswith("llm.rate_limited: RateLimitError: slow down")
     assert report["lost_to_provider"] == [{"kind": "llm.rate_limited", "cases": 1}]
-    assert "1 of 6 lost to the provider (llm.rate_limited)" in "\n".join(run.stdout)
+    assert "5 of 6 passed, 1 failed at the provider (llm.rate_limited)" in "\n".join(
+        run.stdout
+    )
 
 
 def test_other_exceptions_are_not_tried_again(runs: PytestRuns) -> None:

@@ -273,13 +273,16 @@ def test_a_checkout_of_a_commit(runs: PytestRuns) -> None:
         assert codes_by_case(report) == {"a": ["answer.wrong"], "b": []}
         assert report["counts"]["lost"] == 1
         assert report["lost_to_environment"] == [
-            {"kind": "git.clone_failed", "cases": 1}
+            {"kind": "git.checkout_failed", "cases": 1}
         ]
         output = "\n".join(run.stdout)
+        shop = re.escape(str(runs.path / "repos/shop"))
         assert re.search(
-            r"no score: WorkspaceError: no workspace: .*shop at 0+: git fetch: ", output
+            rf"no score: WorkspaceError: no workspace: {shop} at 0+: git fetch: ",
+            output,
         )
-        assert "1 lost (environment: git.clone_failed)" in output
+        assert "1 lost (environment: git.checkout_failed)" in output
+        assert "check_out(path" not in output
     assert git(runs.path / "repos/shop", "status", "--porcelain") == ""
     assert not (runs.path / "repos/shop/.git/worktrees").exists()
 
@@ -338,7 +341,12 @@ def test_git_in_a_workspace_finds_no_repository_around_it(runs: PytestRuns) -> N
         (
             "workspace: {git: ../x, commit: base}\n",
             {"base": "--x"},
-            "'base' is no text that git",
+            "'base' is '--x'; write a commit as text, such as ",
+        ),
+        (
+            "workspace: {git: ../x, commit: base}\n",
+            {"base": 1234567},
+            "'base' is 1234567; write a commit as text, such as ",
         ),
         (
             "workspace: template\n",
@@ -425,14 +433,15 @@ def test_a_killed_run_leaves_nothing_elsewhere(
 
 
 def test_outputs_are_graded_again_in_their_workspaces(runs: PytestRuns) -> None:
-    """Cases whose workspaces are gone have no score then, and the command says why."""
+    """If some are gone, nothing is graded or written."""
     runs.write(agent_bench(tasks(4)))
     runs.run("bench", plugins=PLUGINS)
+    before = sorted((runs.path / ".bench").iterdir())
     run = failure_taxonomy(runs, "bench", "regrade", "latest")
-    assert (
-        "lost, because their workspaces were removed (`keep: all`"
-        in run.stdout + run.stderr
-    )
+    assert (run.status, run.stdout) == (2, "")
+    right = "run with `workspace: {…, keep: all}` to regrade"
+    assert f": 3 of 4 workspaces were not kept; {right}\n" in run.stderr
+    assert sorted((runs.path / ".bench").iterdir()) == before
     runs.write(agent_bench(tasks(4), "workspace: {template: template, keep: all}\n"))
     runs.run("bench", plugins=PLUGINS)
     rubric = RUBRIC.replace("PRICE = 3", "PRICE = 4")

@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -269,3 +270,10 @@ def test_two_loops_at_a_time_each_get_their_own_results() -> None:
     assert found == {
         number: [(number, each) for each in range(50)] for number in range(3)
     }
+
+
+def test_an_amount_is_an_int_or_a_float() -> None:
+    """Another number is refused, with what would be right."""
+    case = BenchCase(case_id="a")
+    with pytest.raises(TypeError, match="give an int or a float"):
+        case.spend(Decimal("0.5"))  # type: ignore[arg-type]

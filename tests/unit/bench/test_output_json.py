@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -60,6 +61,7 @@ class _Evil(dict[str, int]):
     ("value", "problem"),
     [
         (b"x", "TypeError: $ is of type bytes, which JSON can't hold"),
+        (Decimal(1), "TypeError: $ is of type decimal.Decimal, which JSON can't hold"),
         (float("inf"), "ValueError: $ is inf, which JSON can't hold"),
         (
             [{"a b": object()}],

@@ -126,6 +126,7 @@ _MAX_MESSAGE_CHARACTERS = 2_000
 _MAX_TRACEBACK_CHARACTERS = 20_000
 
 _OUR_FOLDER = os.path.join(os.path.dirname(__file__), "")
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "")
 
 _NOT_SETTLED = 70
 _VERDICT_CLOSED = 71
@@ -440,8 +441,12 @@ def describe(error: BaseException, facts_of: FactsOf | None = None) -> bytes:
                 rest = rest.tb_next
                 if file.startswith((_OUR_FOLDER, "<frozen importlib")):
                     frames = rest
-            lines = traceback.format_exception(type(error), error, frames)
-            shown = "".join(lines)[-_MAX_TRACEBACK_CHARACTERS:]
+            taken = traceback.TracebackException(type(error), error, frames)
+            if type(error).__module__.startswith("pytest_failure_taxonomy."):
+                # It is for the user, who can't change our code.
+                while taken.stack and taken.stack[-1].filename.startswith(_PACKAGE):
+                    taken.stack.pop()
+            shown = "".join(taken.format())[-_MAX_TRACEBACK_CHARACTERS:]
     said = {"reason": reason, "type": name, "message": message, "traceback": shown}
     if facts_of is not None:
         with suppress(BaseException):  # methods of the exception are called

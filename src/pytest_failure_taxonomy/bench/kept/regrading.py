@@ -8,10 +8,11 @@ What becomes of a case of the earlier run:
 | the system raised or exceeded a limit  | keeps its score: there is nothing to grade             |
 | its output was too long to save        | lost                                                   |
 | the case has changed since             | lost, unless asked for: it may be another question now |
-| its workspace was removed              | lost: the rubric may need it                           |
 | it left no score                       | lost, as before                                        |
 | it was not run                         | not run, as before                                     |
 | it is no longer in the class           | no part of the new run                                 |
+
+A run is refused if the workspace of a case to grade was removed: the rubric may need it.
 """
 
 from __future__ import annotations
@@ -43,13 +44,12 @@ from pytest_failure_taxonomy.bench.sharding import case_digest
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.taxonomy.words import counted
 
-Fate = Literal[
-    "graded", "no output", "cut", "changed", "removed", "lost", "not run", "gone"
-]
+Fate = Literal["graded", "no output", "cut", "changed", "lost", "not run", "gone"]
 """What becomes of a case, in the order of the table above."""
 
-_LOST: Final = ("cut", "changed", "removed", "lost")
+_LOST: Final = ("cut", "changed", "lost")
 _BEGIN_OF_ID: Final = re.compile(
     r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]+-(?=[A-Za-z0-9_.-]{1,200}\Z)"
 )
@@ -108,7 +108,8 @@ def plan_regrading(
             they are now.
 
     Raises:
-        BenchError: None of its outputs can be graded, or the rubric lacks a variable.
+        BenchError: None of its outputs can be graded, or the rubric lacks a variable or a
+            workspace.
     """
     digests = {case.case_id: case_digest(case) for case in task_class.cases}
     changed = {
@@ -120,11 +121,7 @@ def plan_regrading(
     fates: dict[str, Fate] = {}
     for case_id, case in run.cases.items():
         fate = _fate(case, is_left_out=case_id in changed and not takes_changed)
-        if case_id not in digests:
-            fate = "gone"
-        elif fate == "graded" and workspaces and not workspaces.has(case_id):
-            fate = "removed"
-        fates[case_id] = fate
+        fates[case_id] = fate if case_id in digests else "gone"
     check_variables(task_class, task_class.name)
     plan = Regrading(
         run=run,
@@ -142,7 +139,24 @@ def plan_regrading(
         raise BenchError(
             f"{run.path}: has no output to grade again ({why}); run the cases again"
         )
+    _check_workspaces(plan)
     return plan
+
+
+def _check_workspaces(plan: Regrading) -> None:
+    """Refuse a run whose rubric would miss a workspace.
+
+    The new run would be the latest one, and continuing it would call the system again.
+    """
+    workspaces = plan.workspaces
+    if workspaces is None:
+        return
+    to_grade = plan.having("graded")
+    missing = sum(not workspaces.has(case_id) for case_id in to_grade)
+    if missing:
+        what = f"{missing} of {counted(len(to_grade), 'workspace')} were not kept"
+        right = "run with `workspace: {…, keep: all}` to regrade"
+        raise BenchError(f"{plan.run.path}: {what}; {right}")
 
 
 def kept_workspaces(run: KeptRun, task_class: TaskClass) -> KeptWorkspaces | None:

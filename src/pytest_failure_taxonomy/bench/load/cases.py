@@ -94,6 +94,7 @@ _CSV_RIGHT: Final = (
 _DELIMITERS: Final = MappingProxyType({".csv": ",", ".tsv": "\t"})
 _JSON: Final = ":json"
 """The end of the name of a column whose cells are JSON."""
+_OURS: Final = CaseFields.model_fields.keys()
 _NUMBERS: Final = frozenset(
     {"timeout_per_case_seconds", "rubric_wall_clock_seconds", "max_cost_usd"}
 )
@@ -771,7 +772,7 @@ def _report_missing(
 
 def _why_none_has(ours: str, name: str, first: dict[str, Any]) -> str:
     if name == ours:
-        like_ids = (shown(field) for field in first if "id" in field.lower())
+        like_ids = (shown(field) for field in first if field.lower().endswith("id"))
         field = next(like_ids, f'"{ROW_NUMBER}"')
         right = f"`fields: {{id: {field}}}`"
         return f"no case has an id; say in bench.yaml which field is one: {right}"

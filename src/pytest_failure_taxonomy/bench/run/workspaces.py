@@ -7,6 +7,7 @@ run, if that is still the one that was made.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -102,7 +103,7 @@ class Workspaces:
     def _repository(self, place: str) -> str:
         """Return a repository as git takes it: a URL, or a path from the class's folder."""
         is_path = "://" not in place and not re.match(r"[^/\\]{2,}:", place)
-        return str(self._class_folder / place) if is_path else place
+        return os.path.normpath(self._class_folder / place) if is_path else place
 
     def end(self, case_id: str, *, is_failed: bool) -> str | None:
         """Keep a case's workspace, and return its path; or remove it."""
@@ -165,7 +166,12 @@ def check_out(path: Path, repository: str, commit: str) -> None:
         WorkspaceError: Git fails, lasts too long, or is not there.
     """
     until = time.monotonic() + SECONDS_TO_MAKE
+    kind = "git.clone_failed"
     if Path(repository).is_dir():
+        place = ("rev-parse", "--show-prefix")
+        code, prefix = ask_git(Path(repository), until, *place, without=_OF_A_HOOK)
+        if code == 0 and not prefix:
+            kind = "git.checkout_failed"  # the repository is there
         # Only whole hashes and references can be fetched.
         ask = ("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
         code, answer = ask_git(Path(repository), until, *ask, without=_OF_A_HOOK)
@@ -180,8 +186,9 @@ def check_out(path: Path, repository: str, commit: str) -> None:
         if code:
             why = answer.splitlines()[-1:] or ["it is not there, or took too long"]
             what = f"no workspace: {repository} at {commit}: git {step}: {why[0]}"
-            kind = "git.checkout_failed" if step == "checkout" else "git.clone_failed"
-            raise WorkspaceError(what, kind)
+            raise WorkspaceError(
+                what, "git.checkout_failed" if step == "checkout" else kind
+            )
 
 
 def _first_problem(error: Exception) -> str:

@@ -75,7 +75,11 @@ NO_MODULE: Final = (
     [
         ("raises", "OddError", "it is odd"),
         ("leaves", "SystemExit", "bye"),
-        ("returns_object", "TypeError", "$ is of type object, which JSON can't hold"),
+        (
+            "returns_object",
+            "TypeError",
+            "the output is of type object, which JSON can't hold",
+        ),
         ("exits", "ProcessDied", "the system's process exited with code 3"),
         ("dies", "ProcessDied", "the system's process was killed by SIGSEGV"),
         (

@@ -80,6 +80,16 @@ def test_a_field_of_the_files_own_is_kept(tmp_path: Path) -> None:
     assert case.fields == row
 
 
+@pytest.mark.parametrize("field", ["input", "prompt"])
+def test_no_id_is_likely(tmp_path: Path, field: str) -> None:
+    """Neither a field of ours nor one of texts is proposed as the id."""
+    rows = [{field: f"question {number}"} for number in range(2)]
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    write_class(tmp_path, {"cases/a.yaml": None, "cases/b.jsonl": lines})
+    problems = "\n".join(problems_of(tmp_path))
+    assert 'which field is one: `fields: {id: "#"}`' in problems
+
+
 def test_row_numbers(tmp_path: Path) -> None:
     """A set without ids is numbered, from 0 in each file."""
     cases = load(
