@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -721,6 +722,7 @@ def test_prove_says_how_far_it_is_and_can_be_cancelled(tmp_path: Path) -> None:
     wait_until(lambda: child.exists() and child.read_text() != "", "the test to hang")
     ours = descendants(process.pid)
     assert int(child.read_text()) in ours
+    time.sleep(2.0)  # it says how far it is each second
     send(method="notifications/cancelled", params={"requestId": 2})
     wait_until(lambda: not any(map(has_process, ours)), "all processes to end")
     if not version("mcp").startswith(
@@ -734,7 +736,7 @@ def test_prove_says_how_far_it_is_and_can_be_cancelled(tmp_path: Path) -> None:
     assert far == sorted(set(far))
     assert {(each["progressToken"], each["total"]) for each in told} == {("p", 300)}
     assert told[0]["message"] == "starts"
-    assert any("1 cause to prove in " in each["message"] for each in told)
+    assert told[-1]["message"] not in ("", "starts")
     if not version("mcp").startswith("1.12."):
         assert messages[-1] == {"jsonrpc": "2.0", "id": 3, "result": {}}
         assert process.returncode == 0
