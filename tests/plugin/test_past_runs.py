@@ -333,7 +333,7 @@ def test_bad_input_is_told_before_any_test(runs: PytestRuns) -> None:
         "known.yaml:1: the entry has both of nodeid and fingerprint; give one",
         "known.yaml:3: expires: 'soon' is no date; give one such as 2026-12-31",
         "is no fingerprint; give six or more of its hexadecimal digits",
-        "known.yaml:6: an entry is the value '7'; write a list of entries",
+        "known.yaml:6: an entry is the value 7; write a list of entries",
         "--failure-taxonomy-shard: '5/4' is no part of a suite; give one such as 2/4",
         "--failure-taxonomy-approach: it is missing; give both subtask and approach",
         "--failure-taxonomy-history: . is no database",

@@ -667,7 +667,7 @@ def test_a_group_with_an_interruption_in_it_ends_the_run() -> None:
         ({"x": float("nan")}, "ValueError: $.x is nan, which JSON can't hold"),
         (
             {1: "one"},
-            "TypeError: $ has a key of type int; in JSON all keys are strings",
+            "TypeError: the output has a key of type int; in JSON all keys are strings",
         ),
     ],
 )
